@@ -17,11 +17,11 @@ pub struct Argument {
     pub at: usize,
     /// Its size.
     pub bytes: usize,
-    /// What it is.
+    /// The class of its type.
     pub class: Class,
 }
 
-/// How a value is read.
+/// The way in which a value is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// A number without a sign, an enumeration, a handle.

@@ -1,19 +1,20 @@
 //! Buffers of records.
 //!
 //! A buffer has two halves. Records are written into one of them, without a lock; when a half is to be delivered it is
-//! exchanged for the other one, and handed to the buffer's callback thread. What holds:
+//! exchanged for the other one, and handed to the buffer's callback thread. These rules hold:
 //!
-//! * Each record that was taken is delivered once, in the order of writing, unless the buffer [ends](Buffer::end) before. One
-//!   that is not taken, or not delivered, is counted, and the count goes with each delivery.
-//! * When as many bytes as the watermark are used, what is there is delivered, without anybody waiting for it.
-//! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and goes on
-//!   in the other one, for which it waits while that is being delivered.
-//! * A record of [`Buffer::write_at_once`] holds up nobody: where a lossless buffer has no room, it gets another half, until
-//!   these have [`MOST_EXTRA_BYTES`].
-//! * [`Buffer::flush`] returns when all that was written before is delivered. A buffer that is empty has nobody called.
-//! * A callback may do all of this itself, to any buffer. What it writes where both halves are full goes into a third. It
-//!   does not wait for its own thread, nor for one that waits in a callback itself: what it flushes there is delivered when it
-//!   has returned.
+//! * Each record that was taken is delivered once, in the order of writing, unless the buffer [ends](Buffer::end)
+//!   before. One that is not taken, or not delivered, is counted, and the count goes with each delivery.
+//! * When as many bytes as the watermark are used, the records are delivered, without anybody waiting for it.
+//! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and
+//!   goes on in the other one, for which the writer waits while that one is being delivered.
+//! * A record of [`Buffer::write_at_once`] holds up nobody: where a lossless buffer has no room, it gets another half,
+//!   until these have [`MOST_EXTRA_BYTES`].
+//! * [`Buffer::flush`] returns when every record that was written before is delivered. For an empty buffer no callback
+//!   is called.
+//! * A callback may do all of this itself, to any buffer. Records that it writes where both halves are full go into a
+//!   third. It does not wait for its own thread, nor for one that waits in a callback itself: records that it flushes
+//!   there are delivered when it has returned.
 //! * In a forked child nothing is written: it has no callback threads.
 
 use std::cell::Cell;
@@ -31,18 +32,18 @@ use crate::half::Half;
 use crate::status::{Result, Status};
 use crate::threads::{CallbackThread, Deliver};
 
-/// What happens to a record for which there is no room.
+/// The treatment of a record for which the buffer has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
     /// It is dropped, and counted.
     Discard,
-    /// Whoever writes it waits. It is dropped, and counted, only where nobody can wait for room: it is larger than a
-    /// half, the buffer is destroyed, a handler of a signal has interrupted another write, a forked child writes, a
-    /// callback finds no memory for a third half, or too many records that cannot wait are there already.
+    /// The writing thread waits. The record is dropped, and counted, only where nobody can wait for room: it is larger
+    /// than a half, the buffer is destroyed, a handler of a signal has interrupted another write, a forked child
+    /// writes, a callback finds no memory for a third half, or too many records that cannot wait are there already.
     Lossless,
 }
 
-/// `rocprofiler_record_header_t`: what a record is, and where.
+/// `rocprofiler_record_header_t`: the kind of a record, and its place.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Header {
@@ -58,16 +59,18 @@ pub struct Header {
 /// retirements of ids.
 const MOST_EXTRA_BYTES: usize = 16 << 20;
 
-/// How long who waits for progress does not look himself: an [end](Buffer::end) that does not get the lock wakes nobody.
+/// The time after which a thread that waits for progress looks itself: an [end](Buffer::end) that does not get the lock
+/// wakes nobody.
 const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// `ROCPROFILER_BUFFER_CATEGORY_TRACING`.
 const TRACING: u32 = 1;
 
-/// Takes records, which are there until it returns, and how many have been dropped since the buffer was made.
+/// Takes records, which are there until it returns, and the number of records that have been dropped since the buffer
+/// was made.
 pub type Consumer = Box<dyn Fn(&mut [*mut Header], u64) + Send + Sync>;
 
-/// What a buffer is made of.
+/// The properties of a new buffer.
 pub struct Properties {
     /// Its id.
     pub id: u64,
@@ -75,11 +78,11 @@ pub struct Properties {
     pub bytes: usize,
     /// Bytes from which on it is delivered.
     pub watermark: usize,
-    /// What happens where there is no room.
+    /// The treatment of records for which there is no room.
     pub policy: Policy,
-    /// Who gets the records.
+    /// The callback that receives the records.
     pub consumer: Consumer,
-    /// Where it is called, until the buffer is assigned to another thread.
+    /// The thread that calls it, until the buffer is assigned to another thread.
     pub thread: &'static CallbackThread,
 }
 
@@ -95,18 +98,18 @@ pub struct Buffer {
     open: AtomicPtr<Half>,
     /// Records that were not taken, and those that were and are not delivered.
     dropped: AtomicU64,
-    /// The latter.
+    /// The latter alone.
     undelivered: AtomicU64,
     /// Its callback is called no more.
     is_ended: AtomicBool,
-    /// What is in the active half is to be handed over as soon as that can be done.
+    /// The records in the active half are to be handed over as soon as that can be done.
     is_wanted: AtomicBool,
     state: Mutex<State>,
     /// Something was delivered.
     progress: Condvar,
 }
 
-/// What is done where there is no room, and may be.
+/// The choice of a writer that finds no room, where the policy leaves it one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Otherwise {
     Wait,
@@ -115,7 +118,7 @@ enum Otherwise {
     Extend,
 }
 
-/// What has become of a record.
+/// The fate of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Taken,
@@ -125,7 +128,7 @@ enum Written {
 }
 
 struct State {
-    /// In which places are taken.
+    /// The half in which places are taken.
     active: &'static Half,
     /// Not in use.
     spares: Vec<&'static Half>,
@@ -134,7 +137,7 @@ struct State {
     /// How many halves have been handed over, and how many of those delivered.
     handed: u64,
     delivered: u64,
-    /// Of the halves that it has got for records that cannot wait.
+    /// The bytes of the halves that it has got for records that cannot wait.
     extra_bytes: usize,
     is_destroyed: bool,
     /// Its callback is being called.
@@ -147,11 +150,11 @@ thread_local! {
     static USES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The thread uses a buffer until this is dropped. A handler of a signal that has interrupted it would wait for the thread
-/// itself.
+/// The thread uses a buffer until this is dropped. A handler of a signal that has interrupted the thread would wait for
+/// the thread itself.
 struct Uses {
     are_nested: bool,
-    /// The thread's: it is looked up once, which takes longer than all else.
+    /// The thread's variable: it is looked up once, since the look-up takes longer than everything else.
     own: *const Cell<bool>,
 }
 
@@ -212,32 +215,34 @@ impl Buffer {
         self.id
     }
 
-    /// How many records were dropped.
+    /// The number of records that were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How many of those had been taken before, when the buffer [ended](Self::end).
+    /// The number of those that had been taken before, when the buffer [ended](Self::end).
     pub fn undelivered(&self) -> u64 {
         self.undelivered.load(Ordering::Relaxed)
     }
 
-    /// Writes a record, whose first word is how many bytes it has; whether it was taken.
+    /// Writes a record, whose first word is its size in bytes. Returns whether it was taken.
     pub fn write(&'static self, record: &[u64]) -> bool {
         self.write_or(record, Otherwise::Wait) == Written::Taken
     }
 
-    /// The same without waiting. It is dropped, and counted, where as much waits already as may.
+    /// As [`Self::write`], without waiting. The record is dropped, and counted, where as many extra bytes wait already
+    /// as may.
     pub fn write_at_once(&'static self, record: &[u64]) -> bool {
         self.write_or(record, Otherwise::Extend) == Written::Taken
     }
 
-    /// Writes it if there is room: false if there is none now, and will be. What is not taken otherwise is counted.
+    /// Writes the record if there is room. False if there is none now, but will be; a record that is not taken for
+    /// another reason is counted.
     pub fn offer(&'static self, record: &[u64]) -> bool {
         self.write_or(record, Otherwise::Leave) != Written::Full
     }
 
-    /// Records are lost that were never written.
+    /// Counts records that are lost and were never written.
     pub fn drop_records(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
@@ -263,8 +268,8 @@ impl Buffer {
         written
     }
 
-    /// A record is dropped. It is counted at once, and under the lock where that is held: what is handed over later is
-    /// delivered with it.
+    /// Drops a record. It is counted at once, and under the lock where that is held: the count goes with every half
+    /// that is handed over later.
     fn refuse(&self) -> Written {
         self.drop_records(1);
         Written::Dropped
@@ -285,7 +290,7 @@ impl Buffer {
         true
     }
 
-    /// The same where the open half is full, or was exchanged just now.
+    /// As [`Self::write_into_open`], where the open half is full, or was exchanged just now.
     #[cold]
     fn write_with_lock(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
         if size_of_val(record) > self.bytes {
@@ -331,7 +336,7 @@ impl Buffer {
         }
     }
 
-    /// Another half; none if there are too many already, or no memory.
+    /// Makes another half; none if there are too many already, or no memory.
     fn extend(&self, state: &mut State) -> Option<&'static Half> {
         let bytes = state.extra_bytes + self.bytes;
         let may = bytes <= MOST_EXTRA_BYTES || state.extra_bytes == 0;
@@ -340,9 +345,9 @@ impl Buffer {
         Some(extra)
     }
 
-    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback does not wait
-    /// where that [might never come](CallbackThread::begin_wait): what was written is delivered when it has returned. Of one
-    /// that has [ended](Self::end) nothing is waited for.
+    /// Delivers the records that were written until now, and waits until they were delivered, or until a time. Returns
+    /// whether they were. A callback does not wait where that [might never come](CallbackThread::begin_wait): its
+    /// records are delivered when it has returned. Nobody waits for a buffer that has [ended](Self::end).
     pub fn flush(&'static self, until: Option<Instant>) -> bool {
         if !self.process.is_this() {
             return true;
@@ -356,8 +361,8 @@ impl Buffer {
         self.wait(state, until, is_over) == Some(true)
     }
 
-    /// Waits until something holds that the buffer's thread brings about, or until a time; whether it does. None where a
-    /// callback does not wait.
+    /// Waits until a condition holds that the buffer's thread brings about, or until a time. Returns whether it holds.
+    /// None where a callback does not wait.
     fn wait(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -380,7 +385,7 @@ impl Buffer {
         Some(true)
     }
 
-    /// Delivers what is in it, and takes nothing any more.
+    /// Delivers the records in it, and takes none any more.
     ///
     /// # Errors
     ///
@@ -397,7 +402,7 @@ impl Buffer {
             return Err(Status::BufferBusy);
         }
         state.is_destroyed = true;
-        // Relaxed: nothing is told by it. Who has found it open may still write.
+        // Relaxed: nothing is told by it. A thread that has found the half open may still write.
         self.open.store(ptr::null_mut(), Ordering::Relaxed);
         state.active.close();
         drop(state);
@@ -405,20 +410,20 @@ impl Buffer {
         Ok(())
     }
 
-    /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped. Waits until
-    /// a callback that is being called has returned, or until a time; whether it has. A callback takes those for returned
-    /// which it does not wait for.
+    /// Stops calling its callback: records that are written from now on, or that have not been delivered, are dropped.
+    /// Waits until a callback that is being called has returned, or until a time. Returns whether it has. A callback
+    /// that calls this takes the callbacks for which it does not wait as returned.
     pub fn end(&'static self, until: Instant) -> bool {
         let _uses = Uses::begin();
         self.is_ended.store(true, Ordering::Relaxed);
         let Some(state) = self.lock_until(Some(until)) else { return false };
         let state = self.drop_all(state);
-        // Who has looked before, under the lock, waits by now.
+        // A thread that has looked before, under the lock, waits by now.
         self.progress.notify_all();
         self.wait(state, Some(until), |state| !state.is_delivering) != Some(false)
     }
 
-    /// Drops what is in it, since it has ended. Its thread does so with what somebody writes just now.
+    /// Drops the records in it, since it has ended. Its thread drops those that somebody writes just now.
     fn drop_all(
         &'static self,
         mut state: MutexGuard<'static, State>,
@@ -440,7 +445,7 @@ impl Buffer {
         self.hand_over(state).0
     }
 
-    /// Counts what is in a half as dropped, unless somebody writes into it just now; whether it did.
+    /// Counts the records in a half as dropped, unless somebody writes into it just now. Returns whether it did.
     fn drop_half(&self, half: &Half) -> bool {
         let words = half.filled();
         words.inspect(|words| self.drop_undelivered(find(words).len())).is_some()
@@ -463,13 +468,14 @@ impl Buffer {
         self.lock().thread = thread;
     }
 
-    /// Hands what was written to the callback thread, at once if there is another half; whether that is put off.
+    /// Hands the written records to the callback thread, at once if there is another half. Returns whether that is put
+    /// off.
     fn hand_over(
         &'static self,
         mut state: MutexGuard<'static, State>,
     ) -> (MutexGuard<'static, State>, bool) {
-        // Pairs with the Release in `write_into_open`: who has said so has taken a place, which is seen below; who says so
-        // later hands over himself.
+        // Pairs with the Release in `write_into_open`: a thread that has set it has taken a place, which is seen below;
+        // a thread that sets it later hands over itself.
         self.is_wanted.swap(false, Ordering::AcqRel);
         if state.active.is_empty() {
             return (state, false);
@@ -483,7 +489,8 @@ impl Buffer {
         (state, is_put_off)
     }
 
-    /// The lock, if it can be had until a time: a process may exit in a handler of a signal that has interrupted who has it.
+    /// The lock, if it can be had until a time: a process may exit in a handler of a signal that has interrupted the
+    /// owner.
     fn lock_until(&self, until: Option<Instant>) -> Option<MutexGuard<'_, State>> {
         let Some(until) = until else { return Some(self.lock()) };
         loop {
@@ -497,14 +504,14 @@ impl Buffer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic leaves anything half done: whoever has the lock calls no code of others'.
+        // No panic leaves anything half done: the thread that has the lock calls no code of others'.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has places taken in another half, and the active one delivered.
+    /// Exchanges the active half for `next`, and has the former delivered.
     fn exchange(&'static self, state: &mut State, next: &'static Half) {
         self.is_wanted.store(false, Ordering::Relaxed);
-        // First: who takes a place in the next one comes later.
+        // First: a thread that takes a place in the next one comes later.
         state.active.close();
         if state.is_destroyed || self.is_ended.load(Ordering::Relaxed) {
             next.discard();
@@ -523,9 +530,10 @@ impl Buffer {
 impl Deliver for Buffer {
     fn deliver(&'static self) {
         let mut state = self.lock();
-        // One: it is asked for once for each, and other buffers of the thread wait.
+        // One: the thread is asked once for each, and its other buffers wait.
         if let Some(half) = state.full.pop_front() {
-            // Under the lock: either is the callback waited for by who ends the buffer, or not called.
+            // Under the lock: either the thread that ends the buffer waits for the callback, or the callback is not
+            // called.
             let is_ended = self.is_ended.load(Ordering::Relaxed);
             state.is_delivering = !is_ended;
             drop(state);
@@ -552,7 +560,7 @@ impl Deliver for Buffer {
     }
 }
 
-/// Finds the records in what was written.
+/// Finds the records in the words of a half.
 fn find(mut words: &[u64]) -> Vec<Header> {
     let mut headers = Vec::new();
     while let [bytes, rest @ ..] = words {

@@ -20,45 +20,46 @@ pub enum Phase {
     Exit = 2,
 }
 
-/// What a callback is told.
+/// The event of which a callback is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// The thread that does it.
     pub thread: u64,
-    /// 0 if it has none.
+    /// The id of its call; 0 if it has none.
     pub correlation_id: u64,
     /// That of the callback's context.
     pub external_id: u64,
-    /// What it is.
+    /// The kind of the event.
     pub kind: Kind,
-    /// Which of the kind.
+    /// The operation, of those of the kind.
     pub operation: u32,
-    /// When.
+    /// The phase of the event.
     pub phase: Phase,
     /// A structure of the kind's; it is there until the callback returns.
     pub payload: *mut c_void,
 }
 
-/// Calls a tool's function with that, and with where the tool may keep a number from the begin to the end. It may throw.
+/// Calls a tool's function with the event, and with the place where the tool may keep a number from the begin to the
+/// end. It may throw.
 pub type Callback = Box<dyn Fn(&Event, *mut u64) + Send + Sync>;
 
-/// What a tool is asked for an external correlation id of.
+/// The event for which a tool is asked for an external correlation id.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The thread that does it.
     pub thread: u64,
-    /// What it is.
+    /// The kind of the event.
     pub kind: Kind,
-    /// Which of the kind.
+    /// The operation, of those of the kind.
     pub operation: u32,
     /// Its correlation id.
     pub correlation_id: u64,
 }
 
-/// Asks a tool. None: what was pushed counts. It may throw.
+/// Asks a tool. None: the pushed id counts. It may throw.
 pub type Ask = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;
 
-/// Between two looks of who waits for callbacks.
+/// The time between two looks of a thread that waits for callbacks.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Functions of a tool that others call: how many have not returned, and whether they may be called.
@@ -73,15 +74,16 @@ pub struct Calls {
 pub struct Calling<'a>(&'a Calls);
 
 thread_local! {
-    /// How many the calling thread is in.
+    /// The number of such functions that the calling thread is in.
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Calls {
-    /// One is about to be called; none if the tool is silent.
+    /// A function is about to be called; none if the tool is silent.
     #[inline]
     pub fn begin(&self) -> Option<Calling<'_>> {
-        // Both are SeqCst, as those below: either is it seen there, or it sees here that the tool is silent.
+        // Both are SeqCst, as those below: either the thread that waits sees this call, or this thread sees that the
+        // tool is silent.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         INSIDE.set(INSIDE.get() + 1);
         let calling = Calling(self);
@@ -98,7 +100,8 @@ impl Calls {
         self.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until all have returned, or until a time; whether they have. Who is called waits for none: true.
+    /// Waits until all have returned, or until a time. Returns whether they have. A thread that is in such a function
+    /// waits for none, and gets true.
     pub fn wait(&self, until: Instant) -> bool {
         let is_over = || INSIDE.get() > 0 || self.under_way.load(Ordering::SeqCst) == 0;
         while !is_over() && Instant::now() < until {
@@ -111,7 +114,7 @@ impl Calls {
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
         INSIDE.set(INSIDE.get() - 1);
-        // What the function did is seen by who waits.
+        // The thread that waits sees what the function did.
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -125,7 +128,7 @@ mod tests {
     fn a_silent_tool_is_called_no_more_and_its_callbacks_are_waited_for() {
         let calls = Calls::default();
         let calling = calls.begin().expect("a tool");
-        // Itself it does not wait for.
+        // It does not wait for itself.
         assert!(calls.wait(Instant::now() + Duration::from_secs(600)));
         thread::scope(|scope| {
             let is_over = || calls.wait(Instant::now() + LOOK);

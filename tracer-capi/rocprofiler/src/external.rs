@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_hooks::lock::{Guard, Lock};
 
-/// How long a thread waits for another one that gives or ends an id. One that does not come back from that is the last to
-/// be waited for: from then on there are no ids. A handler of a signal that has interrupted its own thread in here goes
-/// without one.
+/// The time that a thread waits for another one that gives or ends an id. The first thread that never comes back from
+/// that is the last to be waited for: from then on there are no ids. A handler of a signal that has interrupted its own
+/// thread in here goes without one.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Ids by thread, the innermost last.
@@ -16,7 +16,7 @@ type Stacks = HashMap<u64, Vec<u64>>;
 /// Those of a context, by thread.
 pub struct ExternalIds {
     stacks: Lock<Stacks>,
-    /// There are some: else nobody looks.
+    /// There are some ids: without any, nobody looks.
     any: AtomicBool,
 }
 
@@ -32,7 +32,8 @@ impl ExternalIds {
         self.stacks.try_lock().or_else(wait)
     }
 
-    /// What a thread does from now on belongs to `id`; false if it does not, since another thread did not come back in time.
+    /// The thread's work belongs to `id` from now on; false if it does not, since another thread did not come back in
+    /// time.
     #[must_use]
     pub fn push(&self, thread: u64, id: u64) -> bool {
         let Some(mut stacks) = self.lock() else { return false };
@@ -41,7 +42,7 @@ impl ExternalIds {
         true
     }
 
-    /// It belongs to what it belonged to before. The id that ends, 0 if there was none.
+    /// The thread's work belongs to the id of before again. Returns the id that ends, 0 if there was none.
     pub fn pop(&self, thread: u64) -> u64 {
         let Some(mut stacks) = self.lock() else { return 0 };
         let Some(stack) = stacks.get_mut(&thread) else { return 0 };
@@ -59,8 +60,8 @@ impl ExternalIds {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// What a thread does belongs to this; 0 if it has no id. `process` is the number of the first thread, whose id is that
-    /// of threads without one of their own.
+    /// The id to which a thread's work belongs; 0 if it has no id. `process` is the number of the first thread, whose
+    /// id is that of threads without one of their own.
     #[inline]
     pub fn innermost(&self, thread: u64, process: u64) -> u64 {
         if !self.any() {

@@ -17,8 +17,9 @@ use crate::status::{Result, Status};
 
 /// Records one after the other.
 ///
-/// Who writes takes a place first, and waits for nobody: places are taken in an order, and filled in any. Nobody takes
-/// one any more once the half is closed, and when all that were taken are filled it can be read.
+/// A thread that writes takes a place first, and waits for nobody: places are taken in an order, and filled in any.
+/// Nobody takes a place any more once the half is closed, and when all places that were taken are filled it can be
+/// read.
 pub struct Half {
     begin: NonNull<u64>,
     bytes: usize,
@@ -31,7 +32,8 @@ pub struct Half {
 /// Nothing can be taken.
 const CLOSED: u64 = 1 << 63;
 
-// SAFETY: the memory is its own. Each word is written by who has taken it, once, and read when that is done.
+// SAFETY: the memory is its own. Each word is written by the thread that has taken it, once, and read when that is
+// done.
 unsafe impl Send for Half {}
 // SAFETY: as above.
 unsafe impl Sync for Half {}
@@ -48,7 +50,7 @@ pub struct Place<'a> {
 }
 
 impl Half {
-    /// One that is closed, and lives for ever. Its pages come as they are used.
+    /// A half that is closed, and lives for ever. Its pages come as they are used.
     ///
     /// # Errors
     ///
@@ -71,7 +73,7 @@ impl Half {
         self.taken.load(Ordering::Relaxed) & !CLOSED == 0
     }
 
-    /// Whether there is a place for a record of so many words.
+    /// Whether there is a place for a record of this many words.
     pub fn has_room(&self, words: usize) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
         taken & CLOSED == 0 && words <= (self.bytes - taken as usize) / size_of::<u64>()
@@ -95,7 +97,7 @@ impl Half {
         self.taken.fetch_or(CLOSED, Ordering::Relaxed);
     }
 
-    /// A place for a record of so many words; none if it is closed or has no room.
+    /// Takes a place for a record of this many words; none if the half is closed or has no room.
     #[inline]
     pub fn take(&self, words: usize) -> Option<Place<'_>> {
         let bytes = words.checked_mul(size_of::<u64>())?;
@@ -105,7 +107,7 @@ impl Half {
                 return None;
             }
             let more = taken + bytes as u64;
-            // Acquire pairs with the Release in `open`: what was there has been read.
+            // Acquire pairs with the Release in `open`: the words of before have been read.
             let exchanged =
                 self.taken.compare_exchange_weak(taken, more, Ordering::Acquire, Ordering::Relaxed);
             if let Err(now) = exchanged {
@@ -119,7 +121,7 @@ impl Half {
         }
     }
 
-    /// What is in it. It is closed; who has taken a place is waited for.
+    /// The words in it. It is closed; this waits for threads that have taken a place.
     pub fn words(&self) -> &[u64] {
         loop {
             if let Some(words) = self.filled() {
@@ -132,7 +134,7 @@ impl Half {
         }
     }
 
-    /// The same without waiting: none while a place is taken and not filled.
+    /// As [`Self::words`], without waiting: none while a place is taken and not filled.
     pub fn filled(&self) -> Option<&[u64]> {
         let taken = self.taken.load(Ordering::Relaxed) & !CLOSED;
         let words = taken as usize / size_of::<u64>();
@@ -144,7 +146,7 @@ impl Half {
 }
 
 impl Place<'_> {
-    /// Fills it, with as many words as it was taken for.
+    /// Fills the place with a record, of as many words as it was taken for.
     #[inline]
     pub fn fill(self, record: &[u64]) {
         assert!(record.len() == self.words);
@@ -161,7 +163,8 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// Two threads write while the half is read twice, emptied in between: what was taken is read, once, and whole.
+    /// Two threads write while the half is read twice, emptied in between: every record that was taken is read, once,
+    /// and whole.
     #[test]
     fn each_record_is_read_once_by_who_has_closed() {
         let mut model = loom::model::Builder::new();

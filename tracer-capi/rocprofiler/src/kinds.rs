@@ -1,4 +1,4 @@
-//! The kinds of what can be traced, and the operations of each.
+//! The kinds of events that can be traced, and the operations of each.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::status::{Result, Status};
 
-/// A kind of what is traced.
+/// A kind of events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Functions of the HSA runtime.
@@ -19,7 +19,7 @@ pub enum Kind {
     HsaFinalizeExtApi,
     /// Functions of HIP.
     HipRuntimeApi,
-    /// What compilers call of HIP.
+    /// Functions of HIP that compilers call.
     HipCompilerApi,
     /// Marks and ranges.
     MarkerCoreApi,
@@ -41,7 +41,7 @@ pub enum Kind {
     CorrelationIdRetirement,
     /// Functions of RCCL.
     RcclApi,
-    /// What OpenMP's runtime tells tools.
+    /// Events that OpenMP's runtime reports to tools.
     Ompt,
     /// Memory that the HSA runtime allocates.
     MemoryAllocation,
@@ -55,7 +55,7 @@ pub enum Kind {
     HipStream,
     /// Functions of HIP, with arguments.
     HipRuntimeApiExt,
-    /// What compilers call of HIP, with arguments.
+    /// Functions of HIP that compilers call, with arguments.
     HipCompilerApiExt,
     /// Functions of rocDecode, with arguments.
     RocdecodeApiExt,
@@ -186,7 +186,7 @@ impl Kind {
         }
     }
 
-    /// Those of the 0.5 interface.
+    /// The operations of the 0.5 interface.
     ///
     /// # Errors
     ///
@@ -198,11 +198,11 @@ impl Kind {
     }
 }
 
-/// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5, and behind them those
-/// that came with 1.0.
+/// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5, followed by
+/// those that came with 1.0.
 const FUNCTIONS: &str = include_str!("../operations.csv");
 
-/// How many operations of a kind the 0.5 interface has, where 1.0 has more.
+/// The number of operations of a kind in the 0.5 interface, where 1.0 has more.
 const OF_0_5: [(Kind, usize); 3] =
     [(Kind::HipRuntimeApi, 463), (Kind::HsaAmdExtApi, 71), (Kind::CodeObject, 3)];
 

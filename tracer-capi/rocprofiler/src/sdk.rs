@@ -1,18 +1,18 @@
 //! Contexts, their services and buffers, and when all of that may be changed.
 //!
-//! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration is
-//! frozen into a [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are
-//! active.
+//! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration
+//! is frozen into a [`Plan`], which a thread that reports an event reads without a lock; only the set of active
+//! contexts still changes.
 //!
-//! When all tools of a process have been finalized, others can be configured in it, for which there is another plan. Work
-//! that was under way for the former ones is nobody's then.
+//! When all tools of a process have been finalized, others can be configured in it, for which there is another plan.
+//! Work that was under way for the former tools then belongs to no tool.
 //!
-//! [`Sdk`] has all of it. Here it passes through its stages, and services are configured. The rest, from below:
+//! [`Sdk`] holds all of it. This file moves it through its stages and configures services. The other files, from below:
 //!
-//! * [`service`]: a context, and its services.
+//! * [`configuration`]: the configuration of tools, and the plan that comes of it.
 //! * [`configuration`]: what tools configure, and the plan that comes of it.
 //! * [`contexts`]: contexts are made, started and stopped.
-//! * [`buffers`]: buffers are made, and the threads that call their callbacks.
+//! * [`wanting`]: the services that want an event, by kind and operation.
 //! * [`wanting`]: who wants what, by kind and operation.
 //! * [`externals`]: external correlation ids.
 
@@ -41,10 +41,11 @@ use crate::threads::{ROCPROFILER_LIBRARY, Watchers};
 pub use externals::{Answers, Externals};
 pub use service::{Context, Service, Services};
 
-/// How long the configuration is waited for.
+/// Longest wait for the lock of the configuration.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// Not yet, while it lasts, and over: what `rocprofiler_is_initialized` and `rocprofiler_is_finalized` tell.
+/// The stages of initialization and of finalization: not yet, during and over, as `rocprofiler_is_initialized` and
+/// `rocprofiler_is_finalized` return them.
 pub mod stage {
     /// It has not begun.
     pub const NOT_YET: i32 = 0;
@@ -54,15 +55,15 @@ pub mod stage {
     pub const OVER: i32 = 1;
 }
 
-/// What tools have configured in a process.
+/// The configuration of the tools of a process.
 pub struct Sdk {
     initialized: AtomicI32,
     finalized: AtomicI32,
     configuration: Lock<Configuration>,
     plan: AtomicPtr<Plan>,
-    /// How many active contexts there are that want something of a kind.
+    /// The number of active contexts that want something of a kind.
     active: [AtomicU32; KINDS],
-    /// Who is told of threads.
+    /// The tools that are told of threads.
     pub watchers: Watchers,
 }
 
@@ -79,31 +80,32 @@ impl Sdk {
         }
     }
 
-    /// Not for ever: whoever has it may have been stopped, or be interrupted by a handler that comes here.
+    /// Takes the lock, but does not wait for ever: its owner may have been stopped, or be interrupted by a handler that
+    /// comes here.
     fn lock(&self) -> Result<Guard<'_, Configuration>> {
         self.configuration.lock_for(WAIT_NS).ok_or(Status::Error)
     }
 
-    /// How far tools are initialized, as [`stage`] says.
+    /// The stage of the tools' initialization, as [`stage`] says.
     pub fn initialized(&self) -> i32 {
         // Pairs with the Release in `end_initialization`.
         self.initialized.load(Ordering::Acquire)
     }
 
-    /// How far they are finalized.
+    /// The stage of their finalization.
     pub fn finalized(&self) -> i32 {
         // Pairs with the Releases below.
         self.finalized.load(Ordering::Acquire)
     }
 
-    /// Tools are initialized from now on; whether they were not before.
+    /// Tools are initialized from now on. Returns whether they were not before.
     pub fn begin_initialization(&self) -> bool {
         let (before, now) = (stage::NOT_YET, stage::DURING);
         self.initialized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// All tools have been finalized, or there were none: other ones are initialized from now on, as if nothing had been
-    /// configured. The caller sees to it that nobody else begins meanwhile.
+    /// All tools have been finalized, or there were none: other tools are initialized from now on, as if nothing had
+    /// been configured. The caller makes sure that nobody else begins meanwhile.
     ///
     /// # Errors
     ///
@@ -124,7 +126,7 @@ impl Sdk {
         Ok(())
     }
 
-    /// All tools have been finalized: the threads that have called them end, and nobody has a service any more.
+    /// All tools have been finalized: the threads that have called them end, and no context has a service any more.
     pub fn end(&self) {
         let Ok(configuration) = self.lock() else { return };
         configuration.threads.iter().for_each(|thread| thread.end());
@@ -132,7 +134,7 @@ impl Sdk {
         self.publish([const { Vec::new() }; KINDS], [const { Vec::new() }; KINDS], Vec::new());
     }
 
-    /// What counts from now on. The caller has the lock.
+    /// Publishes the plan that counts from now on. The caller has the lock.
     fn publish(
         &self,
         services: [Vec<Service>; KINDS],
@@ -148,7 +150,7 @@ impl Sdk {
     /// Tools have been initialized: nothing can be configured any more.
     pub fn end_initialization(&self) {
         let mut services = [const { Vec::new() }; KINDS];
-        // Without the lock there is no plan, and nobody ever wants anything.
+        // Without the lock there is no plan, and no service ever wants anything.
         let Ok(mut configuration) = self.lock() else { return };
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
@@ -161,11 +163,11 @@ impl Sdk {
             asked[kind as usize].push(one);
         }
         self.publish(services, asked, configuration.contexts.clone());
-        // Under the lock: who starts a context counts from here on.
+        // Under the lock: a thread that starts a context counts from here on.
         self.initialized.store(stage::OVER, Ordering::Release);
     }
 
-    /// Tools are finalized from now on; whether they were not before.
+    /// Tools are finalized from now on. Returns whether they were not before.
     pub fn begin_finalization(&self) -> bool {
         let (before, now) = (stage::NOT_YET, stage::DURING);
         self.finalized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -184,7 +186,7 @@ impl Sdk {
         unsafe { self.plan.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Only while initialize functions run.
+    /// The lock of the configuration, only while initialize functions run.
     fn configure(&self) -> Result<Guard<'_, Configuration>> {
         match self.initialized() {
             stage::DURING => self.lock(),
@@ -197,8 +199,9 @@ impl Sdk {
     /// # Errors
     ///
     /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::BufferNotFound`];
-    /// [`Status::OperationNotFound`]; [`Status::ServiceAlreadyConfigured`] if the context has a service of this kind;
-    /// [`Status::OutOfResources`] if 64 contexts have one.
+    /// [`Status::OperationNotFound`]; [`Status::NotImplemented`] if operations are named of a kind that has none;
+    /// [`Status::ServiceAlreadyConfigured`] if the context has such a service of this kind; [`Status::OutOfResources`]
+    /// if there are 64 services of this kind.
     pub fn configure_service(
         &self,
         context: u64,
@@ -221,8 +224,8 @@ impl Sdk {
     ///
     /// # Errors
     ///
-    /// As of [`configure_service`](Self::configure_service), and [`Status::Error`] where there is no thread for callbacks of
-    /// work that is done. A context may have both for a kind.
+    /// As of [`configure_service`](Self::configure_service), and [`Status::Error`] where there is no thread for
+    /// callbacks for work that is done. A context may have both services for a kind.
     pub fn configure_callback(
         &self,
         context: u64,
@@ -232,7 +235,7 @@ impl Sdk {
     ) -> Result {
         self.configure()?.context(context)?;
         let is_work = matches!(kind, Kind::KernelDispatch | Kind::MemoryCopy);
-        // Not under the lock: who watches threads is told.
+        // Not under the lock: the tools that watch threads are told.
         let start = || self.watchers.around(ROCPROFILER_LIBRARY, Completions::start);
         let completions = is_work.then(start).transpose()?;
         let receiver = Receiver::Callback(callback, completions);

@@ -1,4 +1,4 @@
-//! What a function of the interface returns.
+//! The result of a function of the interface.
 
 /// Makes [`Status`], each with its name and the sentence that says what it means.
 macro_rules! statuses {
@@ -75,7 +75,7 @@ statuses! {
     PermissionDenied "ERROR_PERMISSION_DENIED" "The caller may not do this",
 }
 
-/// What a function of this crate returns: [`Status::Success`] is `Ok`.
+/// The result of a function of this crate: [`Status::Success`] is `Ok`.
 pub type Result<T = ()> = core::result::Result<T, Status>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Threads that call callbacks of buffers, and who is told of threads that are created.
+//! Threads that call callbacks of buffers, and the watchers that are told of threads that are created.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,17 +14,17 @@ use crate::status::{Result, Status};
 
 /// A buffer, for the thread that calls its callback.
 pub trait Deliver: Sync {
-    /// Calls it with what waits for that.
+    /// Calls the callback with the records that wait for it.
     fn deliver(&'static self);
 }
 
 /// A thread that calls the callbacks of some buffers, one after the other.
 pub struct CallbackThread {
-    /// Where it is: not in a child that is forked from that.
+    /// The process of the thread: it is not in a child that is forked from that.
     process: Process,
     ready: Mutex<Ready>,
     work: Condvar,
-    /// It waits for another one.
+    /// The thread waits for another one.
     waits: AtomicBool,
 }
 
@@ -34,22 +34,22 @@ pub struct Waiting {
     own: Option<&'static CallbackThread>,
 }
 
-/// What it has to do.
+/// The work of the thread.
 #[derive(Default)]
 struct Ready {
     /// Buffers that have something to deliver.
     buffers: VecDeque<&'static dyn Deliver>,
-    /// It is to end.
+    /// The thread is to end.
     ends: bool,
 }
 
 thread_local! {
-    /// Which of them the calling thread is.
+    /// The callback thread that the calling thread is, if it is one.
     static CURRENT: Cell<Option<&'static CallbackThread>> = const { Cell::new(None) };
 }
 
 impl CallbackThread {
-    /// Starts one.
+    /// Starts a thread.
     ///
     /// # Errors
     ///
@@ -65,18 +65,19 @@ impl CallbackThread {
         started.map(|_| this).map_err(|_| Status::Error)
     }
 
-    /// Whether it is there: it was not started before a fork of which the calling thread is in the child.
+    /// Whether the thread is there: not in a child of a fork before which it was started.
     pub fn is_there(&self) -> bool {
         self.process.is_this()
     }
 
-    /// Has what a buffer has handed over delivered.
+    /// Has the thread deliver what a buffer has handed over.
     pub fn deliver(&self, buffer: &'static dyn Deliver) {
         self.lock().buffers.push_back(buffer);
         self.work.notify_one();
     }
 
-    /// Has it end when it has delivered what it was handed. What is handed to it later is not delivered.
+    /// Has the thread end when it has delivered what it was handed. What is handed to it after it has ended is not
+    /// delivered.
     pub fn end(&self) {
         self.lock().ends = true;
         self.work.notify_one();
@@ -91,8 +92,9 @@ impl CallbackThread {
         CURRENT.get().is_some()
     }
 
-    /// The calling thread is about to wait for what this one delivers. None where that might never come: it is this one
-    /// itself, or another one of them, and this one waits in a callback, for all that is known for the calling one.
+    /// The calling thread is about to wait for what this one delivers. None where that might never come: the calling
+    /// thread is this one itself, or another callback thread, and this one waits in a callback, as far as is known, for
+    /// the calling one.
     pub fn begin_wait(&self) -> Option<Waiting> {
         let waiting = Waiting { own: CURRENT.get() };
         let Some(own) = waiting.own else { return Some(waiting) };
@@ -134,15 +136,15 @@ impl Drop for Waiting {
 /// A library that creates threads of its own: a bit of `rocprofiler_runtime_library_t`.
 pub const ROCPROFILER_LIBRARY: u32 = 1;
 
-/// Who is told of threads: before and after one is created, by which library.
+/// A tool that is told of threads: before and after one is created, by which library.
 pub struct Watcher {
-    /// Which tool it is.
+    /// The number of the tool.
     pub client: u32,
     /// A bit for each library whose threads are meant; 0 for all.
     pub libraries: u32,
-    /// Before.
+    /// Called before.
     pub before: Box<dyn Fn(u32) + Send + Sync>,
-    /// After.
+    /// Called after.
     pub after: Box<dyn Fn(u32) + Send + Sync>,
 }
 
@@ -152,32 +154,33 @@ impl Watcher {
     }
 }
 
-/// All who are told. Threads of the program read who they are without a lock; lists of before stay for those.
+/// All watchers. Threads of the program read the list without a lock; former lists stay for those.
 #[derive(Default)]
 pub struct Watchers {
     all: AtomicPtr<Vec<&'static Watching>>,
     changes: Mutex<()>,
 }
 
-/// One of them.
+/// A watcher of the list.
 struct Watching {
     watcher: Watcher,
     calls: Calls,
 }
 
 impl Watchers {
-    /// Nobody.
+    /// An empty list.
     pub const fn new() -> Self {
         Self { all: AtomicPtr::new(ptr::null_mut()), changes: Mutex::new(()) }
     }
 
-    /// Adds one, until [`end`](Self::end).
+    /// Adds a watcher, until [`end`](Self::end).
     pub fn add(&self, watcher: Watcher) {
         let watching = Box::leak(Box::new(Watching { watcher, calls: Calls::default() }));
         self.change(|all| all.push(watching));
     }
 
-    /// A tool is told no more. Waits for what it is being told, until a time; whether that has returned.
+    /// A tool is told of threads no more. Waits, until a time, for calls that are under way. Returns whether they have
+    /// returned.
     pub fn end(&self, client: u32, until: Instant) -> bool {
         let own =
             self.change(|all| all.extract_if(.., |one| one.watcher.client == client).collect());
@@ -186,12 +189,13 @@ impl Watchers {
         own.iter().filter(|one| !one.calls.wait(until)).count() == 0
     }
 
-    /// Whether anybody is to be told of threads of this library.
+    /// Whether a tool is to be told of threads of this library.
     pub fn mean(&self, library: u32) -> bool {
         self.all().iter().any(|one| one.watcher.means(library))
     }
 
-    /// Tells of what `create` creates, a thread of `library`, on the calling thread; also where `create` throws.
+    /// Tells the watchers of the thread of `library` that `create` creates, on the calling thread; also where `create`
+    /// throws.
     pub fn around<T>(&self, library: u32, create: impl FnOnce() -> T) -> T {
         let around = Around { all: self.all(), library };
         around.tell(|watcher| &*watcher.before);
@@ -214,7 +218,7 @@ impl Watchers {
     }
 }
 
-/// A thread is being created. When this is dropped, it was.
+/// A thread is being created. When this is dropped, the thread was created.
 struct Around {
     all: &'static [&'static Watching],
     library: u32,
@@ -300,7 +304,7 @@ mod tests {
         let (send, told) = std::sync::mpsc::channel();
         let thread = CallbackThread::start().expect("a thread");
         let tell = Box::leak(Box::new(Tell(send)));
-        // While it is held up, it is handed something and is to end.
+        // While the thread is held up, it is handed something and is to end.
         let mut held = thread.lock();
         held.buffers.push_back(tell);
         held.ends = true;

@@ -1,4 +1,4 @@
-//! What calls of HIP and of HSA share: their ids, and whether a thread is in a callback.
+//! Correlation ids for calls of HIP and of HSA, and whether a thread is in a callback.
 
 #![expect(unsafe_code, reason = "the thread's own memory")]
 
@@ -16,8 +16,8 @@ static NEXT_IDS: Alone = Alone(AtomicU64::new(IDS));
 struct Alone(AtomicU64);
 
 thread_local! {
-    /// The calling thread's next id. A multiple of [`IDS`]: it has none any more. Atomic for handlers of signals, which
-    /// run on it.
+    /// The calling thread's next id. A multiple of [`IDS`] means that the thread has none left. Atomic for handlers of
+    /// signals, which run on the thread.
     static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
 }
 
@@ -40,15 +40,15 @@ pub fn next_id() -> u64 {
 }
 
 thread_local! {
-    /// Where the frame is from which the thread has called a callback of the client's; 0 if it is in none. What a
-    /// callback calls has frames below. Calls that it makes call none.
+    /// The address of the frame from which the thread has called a callback of the client's; 0 if it is in none.
+    /// Functions that the callback calls have frames below. Calls that the callback makes call no callback.
     static CALLED_FROM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The calling thread, of which a frame is at an address, is in a callback until this is dropped, also by an exception.
-/// A callback that was left by a jump is seen by its frame, which is below.
+/// The calling thread, which has a frame at this address, is in a callback until this is dropped, also by an exception.
+/// If a callback was left by a jump, the address of its frame shows that: it is below the frames in use.
 pub struct InCallback {
-    /// The thread's: it is looked up once, which takes longer than all else.
+    /// The thread's variable: it is looked up once, since the look-up takes longer than everything else.
     called_from: *const Cell<usize>,
 }
 
@@ -59,7 +59,7 @@ impl InCallback {
         CALLED_FROM.get() > ptr::from_ref(&here) as usize
     }
 
-    /// None if it is in one already.
+    /// Enters a callback; none if the thread is in one already.
     pub fn enter(at: usize) -> Option<Self> {
         CALLED_FROM.with(|called_from| {
             if called_from.get() > at {

@@ -1,7 +1,7 @@
-//! Calls of HSA, and of HIP where a client wants them so, which pass through thunks in the runtimes' tables
-//! ([`tracer_hooks::calls`]): which are recorded. A function is known by its place in [`tracer_common::slots`].
+//! Decides which calls of HSA, and of HIP where a client wants them so, are recorded as they pass through thunks in the
+//! runtimes' tables ([`tracer_hooks::calls`]). A function is known by its place in [`tracer_common::slots`].
 //!
-//! The first `hsa_init` is not told of, since the tables are made inside of it.
+//! The first `hsa_init` is not seen, since the tables are made inside of it.
 
 #![expect(unsafe_code, reason = "functions of the runtime")]
 
@@ -13,15 +13,15 @@ use tracer_common::slots::SLOT_COUNT;
 use tracer_hooks::calls::{self, CallSink};
 use tracer_hooks::{Tables, contained};
 
-/// Whose records they are: a library with an interface of its own.
+/// A library with an interface of its own, which writes records.
 pub trait Client: CallSink + Sized {
-    /// What it is told of a function's calls; none of one whose calls it never wants.
+    /// The parts of a function's calls that it receives; none of a function whose calls it never wants.
     fn wish(&self, slot: usize) -> Option<Wanted>;
 
     /// Whether calls of a function are to be recorded just now.
     fn is_wanted(&self, slot: usize) -> bool;
 
-    /// Has calls recorded that pass through these tables, as is wanted. Hooks are installed.
+    /// Has the wanted calls that pass through these tables recorded. Hooks are installed.
     fn patch(&'static self, tables: &Tables) {
         self.tell_wishes();
         contained(|| calls::patch(tables));
@@ -34,12 +34,12 @@ pub trait Client: CallSink + Sized {
         calls::want((0..SLOT_COUNT).map(wish), self);
     }
 
-    /// What is wanted of all functions has changed.
+    /// The wanted calls have changed for all functions.
     fn record_all(&self) {
         (0..SLOT_COUNT).for_each(|slot| self.record(slot));
     }
 
-    /// What is wanted of a function has changed.
+    /// The wanted calls of a function have changed.
     fn record(&self, slot: usize) {
         loop {
             let now = self.is_wanted(slot);
@@ -52,7 +52,7 @@ pub trait Client: CallSink + Sized {
     }
 }
 
-/// A function of the runtime, behind our thunk, so that nobody is told of the call. None before the thunk was there.
+/// A function of the runtime, behind our thunk, so that no sink receives the call. None before the thunk was there.
 ///
 /// # Safety
 ///

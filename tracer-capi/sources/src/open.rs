@@ -6,14 +6,14 @@ use core::cell::Cell;
 use core::{mem, ptr};
 use std::thread::LocalKey;
 
-/// A call, and what is kept of it.
+/// A call, and the data that is kept of it.
 #[derive(Default)]
 pub struct Call<T> {
-    /// In its stack frame: what lies below belongs to calls inside of it.
+    /// An address in its stack frame: addresses below belong to calls inside of it.
     pub at: usize,
     /// Its correlation id.
     pub id: u64,
-    /// What else is kept of it.
+    /// The other data that is kept of it.
     pub kept: T,
 }
 
@@ -32,14 +32,14 @@ pub enum CallbackState {
 /// Those of a thread.
 #[derive(Default)]
 pub struct Calls<T> {
-    /// Those from the depth on are for the next calls. Runtimes and clients have pointers to them: they stay where they
-    /// are.
+    /// The calls that the thread is in, up to `depth`; those behind are free for the next calls. Runtimes and clients
+    /// have pointers to them: they stay where they are.
     calls: Vec<Box<Call<T>>>,
     depth: usize,
 }
 
 impl<T: Default> Calls<T> {
-    /// A call begins. What is kept of it is what was kept of an earlier one. None if there is no memory.
+    /// A call begins. Its data is that of an earlier call, to be used again. None if there is no memory.
     pub fn begin(&mut self, at: usize, id: u64) -> Option<&mut Call<T>> {
         if self.depth == self.calls.len() {
             self.calls.try_reserve(1).ok()?;
@@ -56,7 +56,7 @@ impl<T: Default> Calls<T> {
         self.innermost_of(|_| true)
     }
 
-    /// The innermost that is meant, to be changed.
+    /// The innermost call for which `is_meant` holds, to be changed.
     pub fn innermost_of(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&mut Call<T>> {
         let calls = self.calls.get_mut(..self.depth)?.iter_mut().rev();
         calls.map(|call| &mut **call).find(|call| is_meant(call))
@@ -67,12 +67,12 @@ impl<T: Default> Calls<T> {
         self.innermost().map_or(0, |call| call.id)
     }
 
-    /// The innermost that is meant.
+    /// The innermost call for which `is_meant` holds.
     pub fn find(&self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&Call<T>> {
         self.calls.get(..self.depth)?.iter().rev().map(|call| &**call).find(|&call| is_meant(call))
     }
 
-    /// The innermost that is meant has ended. Of those inside of it no end was told.
+    /// The innermost call for which `is_meant` holds has ended. For the calls inside of it no end was reported.
     pub fn end(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&mut Call<T>> {
         self.depth = self.calls[..self.depth].iter().rposition(|call| is_meant(call))?;
         self.calls.get_mut(self.depth).map(|call| &mut **call)
@@ -86,11 +86,11 @@ impl<T: Default> Calls<T> {
     }
 }
 
-/// Where a thread's calls of a runtime are. Without a destructor: a program calls it in destructors of its own, to a
-/// thread's very end.
+/// The place of a thread's calls of a runtime. Without a destructor: a program calls the runtime in destructors of its
+/// own, to a thread's very end.
 pub type Place<T> = LocalKey<Cell<*mut Calls<T>>>;
 
-/// Gives the calls back when the thread ends. What comes later stays.
+/// Gives the calls back when the thread ends. Calls that come later stay.
 pub struct AtEnd<T: 'static>(pub &'static Place<T>);
 
 impl<T> Drop for AtEnd<T> {
@@ -106,7 +106,7 @@ impl<T> Drop for AtEnd<T> {
     }
 }
 
-/// The calls of every thread, of each of which a value of this type is kept: an [`OfThreads`], for a constant.
+/// The calls of every thread, with a value of this type for each call: an [`OfThreads`], for a constant.
 #[macro_export]
 macro_rules! calls_of_threads {
     ($kept:ty) => {{
@@ -124,12 +124,12 @@ macro_rules! calls_of_threads {
 pub struct OfThreads<T: 'static> {
     /// Where they are.
     pub place: &'static Place<T>,
-    /// What gives them back.
+    /// The guard that gives them back.
     pub at_end: &'static LocalKey<AtEnd<T>>,
 }
 
 impl<T: Default> OfThreads<T> {
-    /// The calling thread's, if it has had any. Nothing of others' is called while they are borrowed.
+    /// The calling thread's, if it has had any. No code of others' is called while they are borrowed.
     pub fn known<'a>(&self) -> Option<&'a mut Calls<T>> {
         // SAFETY: null, or the thread's own, which is not borrowed: nobody who has it comes here again.
         unsafe { self.place.get().as_mut() }
@@ -148,28 +148,28 @@ impl<T: Default> OfThreads<T> {
         })
     }
 
-    /// A call begins, whose frame is there. None if there is no memory.
+    /// A call begins, whose frame is at `at`. None if there is no memory.
     pub fn begin<'a>(&self, at: usize, id: u64) -> Option<&'a mut T> {
         let own = self.own();
         own.leave_below(at);
         own.begin(at, id).map(|call| &mut call.kept)
     }
 
-    /// The call whose frame is there.
+    /// The call whose frame is at `at`.
     pub fn find<'a>(&self, at: usize) -> Option<&'a mut T> {
         let own = self.known()?;
         own.leave_below(at);
         own.innermost().filter(|call| call.at == at).map(|call| &mut call.kept)
     }
 
-    /// It has ended.
+    /// The call whose frame is at `at` has ended.
     pub fn end(&self, at: usize) {
         if let Some(own) = self.known() {
             own.leave_below(at + 1);
         }
     }
 
-    /// The same; what was kept of it.
+    /// As [`Self::end`]; returns the data that was kept of the call.
     pub fn take(&self, at: usize) -> Option<T> {
         let kept = mem::take(self.find(at)?);
         self.end(at);
@@ -181,7 +181,7 @@ impl<T: Default> OfThreads<T> {
         self.innermost_of(|_| true)
     }
 
-    /// The innermost of which what is kept is meant.
+    /// The innermost call whose data `is_meant` holds for.
     pub fn innermost_of<'a>(&self, is_meant: impl Fn(&T) -> bool) -> Option<&'a mut Call<T>> {
         let here = 0u8;
         let own = self.known()?;

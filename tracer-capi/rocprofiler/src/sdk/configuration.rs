@@ -1,4 +1,4 @@
-//! What tools configure, and the plan that comes of it.
+//! The configuration of tools, and the plan that comes of it.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::kinds::Kind;
 use crate::status::{Result, Status};
 use crate::threads::CallbackThread;
 
-/// Ids of contexts and of buffers begin here: who takes the one for the other finds none, nor who takes an index. They are
-/// not given twice: what a thread of a tool that was finalized does means nobody.
+/// Ids of contexts and of buffers begin here: a tool that takes the one for the other finds none, nor does one that
+/// takes an index. No id is given twice: a call by a thread of a tool that was finalized finds nothing.
 pub(super) const FIRST_CONTEXT: u64 = 0x1_0000;
 pub(super) const FIRST_BUFFER: u64 = 0x2_0000;
 
-/// What the kinds are counted by.
+/// The number of kinds.
 pub(super) const KINDS: usize = Kind::ALL.len();
 
 /// A context whose tool is asked for the external ids of a kind.
@@ -25,14 +25,14 @@ pub(super) struct Asked {
 }
 
 pub(super) struct Configuration {
-    /// How many contexts and buffers there were before.
+    /// The numbers of contexts and buffers of former tools.
     pub(super) former_contexts: u64,
     pub(super) former_buffers: u64,
     pub(super) contexts: Vec<&'static Context>,
-    /// And the clients that have them.
+    /// The buffers, and the clients that have them.
     pub(super) buffers: Vec<(&'static Buffer, u32)>,
     pub(super) services: Vec<Service>,
-    /// Who is asked for external ids, and of which kind.
+    /// The contexts that are asked for external ids, and the kinds.
     pub(super) asked: Vec<(Kind, Asked)>,
     /// The first one is that of all buffers that are not assigned to another.
     pub(super) threads: Vec<&'static CallbackThread>,
@@ -85,17 +85,17 @@ impl Configuration {
         Ok(())
     }
 
-    /// The id of the next one.
+    /// The id of the next context.
     pub(super) fn next_context(&self) -> u64 {
         FIRST_CONTEXT + self.former_contexts + self.contexts.len() as u64
     }
 
-    /// The same of buffers.
+    /// The id of the next buffer.
     pub(super) fn next_buffer(&self) -> u64 {
         FIRST_BUFFER + self.former_buffers + self.buffers.len() as u64
     }
 
-    /// Which of the contexts it is.
+    /// The place of a context among all.
     pub(super) fn place(&self, context: &Context) -> usize {
         (context.id - FIRST_CONTEXT - self.former_contexts) as usize
     }
@@ -114,9 +114,9 @@ impl Configuration {
     }
 }
 
-/// What was configured, once it does not change any more. It stays for ever.
+/// The configuration, once it does not change any more. It stays for ever.
 pub(super) struct Plan {
-    /// Which plan it is, from 1 on.
+    /// The number of the plan, from 1 on.
     pub(super) number: u32,
     pub(super) services: [Vec<Service>; KINDS],
     pub(super) asked: [Vec<Asked>; KINDS],

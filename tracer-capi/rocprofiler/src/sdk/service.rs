@@ -1,4 +1,4 @@
-//! A context, and its services: what it wants of a kind, and where that goes.
+//! A context, and its services: the events of a kind that it wants, and their receivers.
 
 use std::cmp::Ordering as Cmp;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use crate::kinds::Kind;
 /// A context.
 pub struct Context {
     pub(super) id: u64,
-    /// Whose it is.
+    /// The client that has it.
     pub(super) client: u32,
     pub(super) is_active: AtomicBool,
     /// It cannot be started any more.
     pub(super) is_ended: AtomicBool,
-    /// It was stopped by that, and its tool has not stopped it since.
+    /// It was stopped when it was ended, and its tool has not stopped it since.
     pub(super) was_stopped: AtomicBool,
     /// Callbacks of its tool.
     pub(super) calls: Calls,
@@ -38,21 +38,21 @@ impl Context {
     }
 }
 
-/// Where something goes.
+/// The receiver of events.
 pub(super) enum Receiver {
-    /// Records of it are written into a buffer.
+    /// Records of the events are written into a buffer.
     Buffer(&'static Buffer),
     /// The same with the arguments of calls.
     BufferOfArguments(&'static Buffer),
-    /// A tool is told of it where it happens, and there of its completion, if it is work of a GPU.
+    /// A tool is told of an event where it happens, and there of its completion, if it is work of a GPU.
     Callback(Callback, Option<&'static Completions>),
 }
 
-/// What a context wants of a kind, and where it goes.
+/// The events of a kind that a context wants, and their receiver.
 pub struct Service {
-    /// Whose it is.
+    /// The context that has it.
     pub(super) context: &'static Context,
-    /// Which context of all it is.
+    /// The place of the context among all.
     pub(super) place: usize,
     pub(super) receiver: Receiver,
     pub(super) kind: Kind,
@@ -66,14 +66,14 @@ impl Service {
         self.context.client
     }
 
-    /// Whether an operation is one of those that are meant.
+    /// Whether the service wants an operation.
     #[inline]
     pub fn means(&self, operation: usize) -> bool {
         let bits = || self.operations.get(operation / 64).copied().unwrap_or_default();
         self.operations.is_empty() || bits() >> (operation % 64) & 1 != 0
     }
 
-    /// Where records go, if they are written.
+    /// The buffer of the records, if they are written.
     #[inline]
     pub fn buffer(&self) -> Option<&'static Buffer> {
         match self.receiver {
@@ -88,13 +88,13 @@ impl Service {
         matches!(self.receiver, Receiver::BufferOfArguments(_))
     }
 
-    /// Whether a tool is told, and not finalized.
+    /// Whether a tool is told of events, and is not finalized.
     #[inline]
     pub fn is_told(&self) -> bool {
         matches!(self.receiver, Receiver::Callback(..)) && !self.context.calls.are_over()
     }
 
-    /// Tells the tool, unless it is finalized. It may throw.
+    /// Tells the tool of an event, unless the tool is finalized. It may throw.
     #[inline]
     pub fn tell(&self, event: &Event, kept: *mut u64) {
         if let Receiver::Callback(callback, _) = &self.receiver
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// Who calls it of work that is done.
+    /// The thread that calls the tool for work that is done.
     #[inline]
     pub fn completions(&self) -> Option<&'static Completions> {
         match self.receiver {
@@ -126,7 +126,7 @@ impl Services {
     /// As many as there can be of a kind.
     pub(super) const MOST: usize = 64;
 
-    /// As many as there can be.
+    /// As many services as there can be.
     pub fn all() -> Self {
         Self { plan: 0, bits: u64::MAX }
     }
@@ -137,7 +137,7 @@ impl Services {
         self.bits == 0
     }
 
-    /// These and those. Of tools that were finalized before others were configured there are none among these.
+    /// The union. If tools were finalized and others configured in between, only the services of the later plan count.
     #[must_use]
     pub fn union(self, those: Self) -> Self {
         match self.plan.cmp(&those.plan) {

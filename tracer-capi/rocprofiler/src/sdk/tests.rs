@@ -1,4 +1,5 @@
-//! What the pages of the specification promise of contexts and buffers. Quotations are of "Buffered services".
+//! Tests of the promises that the pages of the specification make of contexts and buffers. Quotations are of "Buffered
+//! services".
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -14,7 +15,7 @@ use crate::buffer::{Buffer, Consumer, Header, Policy};
 /// Long enough for a machine under load.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a callback was given: the first two words of each record, and how many had been dropped.
+/// The records that a callback was given: the first two words of each, and the number of records that had been dropped.
 type Delivery = (Vec<[u64; 2]>, u64);
 
 fn sdk() -> &'static Sdk {
@@ -33,7 +34,7 @@ fn words(header: *mut Header) -> [u64; 2] {
     }
 }
 
-/// A buffer whose deliveries are sent; each waits for what `wait` does.
+/// A buffer whose deliveries are sent; each delivery waits for `wait`.
 fn buffer(
     sdk: &Sdk,
     bytes: usize,
@@ -126,7 +127,7 @@ fn who_discards_counts_what_is_dropped_and_goes_on_behind_a_flush() {
         let delivered = (vec![[48, round]; 85], (round + 1) * 10);
         assert_eq!(deliveries.try_recv(), Ok(delivered), "when it returns");
     }
-    // An empty buffer has nobody called.
+    // For an empty buffer no callback is called.
     buffer.flush(None);
     assert!(deliveries.try_recv().is_err());
 }
@@ -247,7 +248,7 @@ fn a_callback_may_use_its_own_buffer() {
     assert_eq!((seen[0], seen[1..].iter().sum::<usize>()), (1, 1000));
 }
 
-/// A buffer with a callback thread of its own, on which `act` gets the records.
+/// A buffer with a callback thread of its own, on which `act` receives the records.
 fn with_thread(
     sdk: &'static Sdk,
     act: impl Fn(&mut [*mut Header]) + Send + Sync + 'static,
@@ -413,7 +414,7 @@ fn a_buffer_is_destroyed_when_it_is_not_being_delivered() {
     assert_eq!(buffer.destroy(), Ok(()));
 }
 
-/// The half that takes the place of the last one has records of before in it.
+/// The half that takes the place of the last one holds records of before.
 #[test]
 fn a_destroyed_buffer_delivers_nothing_twice() {
     let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, || ());
@@ -543,7 +544,7 @@ fn a_callback_that_does_not_return_is_not_waited_for_at_the_end() {
     });
     assert!(buffer.write(&[16, 1]));
     assert!(!buffer.flush(Some(Instant::now() + Duration::from_millis(50))));
-    // Nothing is written since: it is waited for that which was handed over.
+    // Nothing is written since: the half that was handed over is waited for.
     assert!(!buffer.flush(Some(Instant::now())));
 }
 
@@ -572,7 +573,8 @@ fn who_offers_a_record_does_not_wait() {
     assert!(delivered.eq(0..=taken));
 }
 
-/// When all tools have ended others begin, as if there had been none, and what was wanted before is nobody's.
+/// When all tools have ended others begin, as if there had been none, and work that was wanted before belongs to no
+/// tool.
 #[test]
 fn others_begin_when_all_have_ended() {
     let (sdk, kind) = (sdk(), Kind::KernelDispatch);
@@ -622,7 +624,8 @@ fn held() -> ((&'static Buffer, mpsc::Receiver<Delivery>), mpsc::Sender<()>, mps
     (buffer, go, has_begun)
 }
 
-/// Who waits for room in a buffer goes on when that ends, and the end waits for the callback that is being called.
+/// A thread that waits for room in a buffer goes on when that ends, and the end waits for the callback that is being
+/// called.
 #[test]
 fn who_waits_for_a_buffer_that_ends_goes_on() {
     let ((buffer, deliveries), go, has_begun) = held();
@@ -641,7 +644,8 @@ fn who_waits_for_a_buffer_that_ends_goes_on() {
     assert_eq!(deliveries.try_iter().count(), 1);
 }
 
-/// What has been written and not delivered when a buffer ends is dropped, and counted: as when its callback ends it.
+/// Records that have been written and not delivered when a buffer ends are dropped, and counted: also when its own
+/// callback ends it.
 #[test]
 fn what_a_buffer_that_ends_has_not_delivered_is_counted() {
     let ((buffer, deliveries), go, has_begun) = held();

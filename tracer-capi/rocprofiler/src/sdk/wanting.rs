@@ -1,4 +1,4 @@
-//! Services are found by their kind: who wants what, and who wants it just now.
+//! Services are found by their kind: those that want an event, and those that want it just now.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::completions::Completions;
 use crate::kinds::Kind;
 
 impl Sdk {
-    /// Who calls the callbacks of a client of work that is done.
+    /// The threads that call the callbacks of a client for work that is done.
     pub fn completions(&self, client: u32) -> impl Iterator<Item = &'static Completions> + use<> {
         let own = self.services_of_work().filter(move |service| service.client() == client);
         own.filter_map(Service::completions)
@@ -20,7 +20,7 @@ impl Sdk {
         all.into_iter().flatten()
     }
 
-    /// Whether anybody wants anything of a kind just now.
+    /// Whether any active context wants anything of a kind.
     #[inline]
     pub fn is_wanted(&self, kind: Kind) -> bool {
         self.active[kind as usize].load(Ordering::Relaxed) != 0
@@ -36,7 +36,7 @@ impl Sdk {
         self.plan().map_or(&[], |plan| &plan.services[kind as usize])
     }
 
-    /// Who wants an operation of a kind just now; without an operation, who wants any.
+    /// The services that want an operation of a kind just now; without an operation, those that want any.
     #[inline]
     pub fn wanting(&self, kind: Kind, operation: Option<usize>) -> Services {
         if !self.is_wanted(kind) {
@@ -68,7 +68,7 @@ impl Sdk {
         self.numbered(kind, services).map(|(_, service)| service)
     }
 
-    /// The same with their numbers among all of the kind, from 0 to 63.
+    /// As [`Self::each`], with the numbers of the services among all of the kind, from 0 to 63.
     #[inline]
     pub fn numbered(
         &self,
@@ -81,12 +81,12 @@ impl Sdk {
         all.iter().enumerate().filter(move |&(place, _)| is_one(place))
     }
 
-    /// How many services a kind has.
+    /// The number of services of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.services(kind).len()
     }
 
-    /// Those of these services of a kind for which something holds.
+    /// Those of these services of a kind for which `holds` does.
     #[inline]
     pub fn those(
         &self,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits for the same is a queue: the first is tried first, and one that has no room holds up no other queue.
+/// The operations that wait for the same are a queue: the first is tried first, and one that has no room holds up no
+/// other queue.
 pub struct Backlog<K, T> {
     queues: BTreeMap<K, VecDeque<(u64, T)>>,
     waiting: usize,
@@ -12,12 +13,13 @@ pub struct Backlog<K, T> {
 }
 
 impl<K: Copy + Ord, T> Backlog<K, T> {
-    /// So many are kept.
+    /// An empty backlog that keeps `most` operations.
     pub const fn new(most: usize) -> Self {
         Self { queues: BTreeMap::new(), waiting: 0, most, end: 0 }
     }
 
-    /// One more, and what it waits for; where there is no room for it, the first one of the longest queue.
+    /// Adds an operation that waits for `whom`. If the backlog is full, drops the first of the longest queue and
+    /// returns it.
     pub fn add(&mut self, whom: K, item: T) -> Option<T> {
         self.queues.entry(whom).or_default().push_back((self.end, item));
         self.end += 1;
@@ -31,7 +33,7 @@ impl<K: Copy + Ord, T> Backlog<K, T> {
         Some(lost)
     }
 
-    /// Tries those of each queue again, from the first on, until one still waits for the same.
+    /// Tries the operations of each queue again, from the first on, until one still waits for the same.
     pub fn try_again(&mut self, mut write: impl FnMut(T) -> Option<(K, T)>) {
         let mut moved = Vec::new();
         for (&whom, queue) in &mut self.queues {
@@ -58,12 +60,12 @@ impl<K: Copy + Ord, T> Backlog<K, T> {
         self.waiting
     }
 
-    /// The number of the next one that comes.
+    /// The number that the next operation gets.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many are in it that came before a number.
+    /// The number of operations that came before the one with the number `end`.
     pub fn before(&self, end: u64) -> usize {
         let before =
             |queue: &VecDeque<(u64, T)>| queue.partition_point(|&(number, _)| number < end);

@@ -1,4 +1,4 @@
-//! Whom work of GPUs is told to, and what is told.
+//! The client that receives the work of GPUs, and the data that it receives.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -10,33 +10,33 @@ use tracer_hooks::InstallError;
 use super::kernels::Kernel;
 use super::writing::Writing;
 
-/// Whose records they are: a library with an interface of its own.
+/// A library with an interface of its own, which writes records.
 pub trait Client: Sync + Sized + 'static {
-    /// What is kept of an operation from when it is enqueued: where its record goes, at least.
+    /// The data that is kept of an operation from when it is enqueued: the place where its record goes, at least.
     type Kept: Send;
-    /// What is known of the thread that enqueues an operation: the calls that it is in, at least.
+    /// The data about the thread that enqueues an operation: the calls that it is in, at least.
     type Caller: Send;
-    /// Who has no room for a record.
+    /// The key of a pool or buffer that has no room for a record.
     type Whom: core::marker::Copy + Ord;
 
-    /// What threads of the library are called.
+    /// The name of the library's threads.
     const NAME: &'static str;
-    /// And the one that the hooks have.
+    /// The name of the hooks' thread.
     const THREAD_NAME: &'static CStr;
-    /// The environment's word for how long work is waited for that a GPU does not end, ms.
+    /// The environment variable that says for how long work that a GPU does not end is waited for, ms.
     const DRAIN_MS: &'static str;
 
     /// Called once, before anything is recorded, and before the tables are patched.
     fn begins(&self) {}
-    /// A thread is created by this function.
+    /// Calls `create`, which creates a thread.
     fn creates_thread<T>(&self, create: impl FnOnce() -> T) -> T {
         create()
     }
     /// Whether anything is wanted.
     fn is_wanted(&self) -> bool;
-    /// What is wanted cannot be recorded.
+    /// The wanted records cannot be made.
     fn is_not_installed(&self, _why: InstallError) {}
-    /// A kernel is being enqueued: what is to be kept of it; none if it is not wanted.
+    /// A kernel is being enqueued: returns the data to keep of it; none if it is not wanted.
     fn kernel(&self, dispatch: &Dispatch) -> Option<Self::Kept>;
     /// The same of an asynchronous copy.
     fn copy(&self, copy: &Copy) -> Option<Self::Kept>;
@@ -44,32 +44,32 @@ pub trait Client: Sync + Sized + 'static {
     fn barrier(&self, barrier: &Barrier) -> Option<Self::Kept>;
     /// The calling thread.
     fn caller(&self) -> Self::Caller;
-    /// The calling thread has enqueued what was kept since it was here last, and is in nothing of ours: this may wait, call
-    /// the runtime, and throw.
+    /// The calling thread has enqueued the kept operations since this was called last, and is in nothing of ours: this
+    /// may wait, call the runtime, and throw.
     fn has_enqueued(&self) {}
-    /// Writes the records of an operation, on the thread that delivers: [`Writing`] is told for whom it waits. Returns what
-    /// could not be written without waiting, and for whom: it is tried again.
+    /// Writes the records of an operation, on the thread that delivers, and tells [`Writing`] for whom it waits.
+    /// Returns an operation that could not be written without waiting, and for whom it waits: it is tried again.
     fn write(
         &self,
         done: Done<Self>,
         agents: &Agents,
         writing: &Writing<'_>,
     ) -> Option<(Self::Whom, Done<Self>)>;
-    /// There is no room for what could not be written: it is lost.
+    /// There was no room for an operation that could not be written: it is lost.
     fn lost(&self, _done: Done<Self>) {}
 }
 
 /// An operation that is done.
 pub struct Done<C: Client> {
-    /// What was enqueued.
+    /// The kind of the operation.
     pub work: Work,
     /// The agent that has the queue; 0 of copies.
     pub agent: u64,
     /// The queue's id; 0 of copies.
     pub queue_id: u64,
-    /// What was kept.
+    /// The data that the client keeps of it.
     pub kept: C::Kept,
-    /// Who enqueued it; none if that is not known.
+    /// The thread that enqueued it; none if that is not known.
     pub caller: Option<C::Caller>,
     /// The kernel, if it is one, and if its name is known.
     pub kernel: Option<Arc<Kernel>>,
@@ -79,18 +79,18 @@ pub struct Done<C: Client> {
     pub end_ns: u64,
 }
 
-/// What is enqueued.
+/// The kind of an operation that is enqueued.
 #[derive(Clone, core::marker::Copy)]
 pub enum Work {
     /// A kernel, by the address of its descriptor.
     Kernel(u64),
-    /// So many bytes, from agent to agent.
+    /// This many bytes, from agent to agent.
     Copy {
         /// How many.
         bytes: u64,
-        /// The agent that has them.
+        /// The agent that holds them before.
         from: u64,
-        /// And that gets them.
+        /// The agent that receives them.
         to: u64,
     },
     /// A barrier with a signal.

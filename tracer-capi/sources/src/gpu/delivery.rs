@@ -1,8 +1,8 @@
-//! The thread that takes what was told of the work of GPUs, and has records written.
+//! The thread that takes the events of the work of GPUs, and has records written.
 //!
-//! It looks every [`PAUSE`] while there is something, and sleeps until an operation is done when there is nothing. What
-//! cannot be written because a callback of the client's is slow is tried again; where it has to wait for one, what is told
-//! meanwhile waits in the queue.
+//! It looks every [`PAUSE`] while there is something, and sleeps until an operation is done when there is nothing. A
+//! record that cannot be written because a callback of the client's is slow is tried again; where the thread has to
+//! wait for a callback, events that come meanwhile wait in the queue.
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -29,15 +29,15 @@ use super::writing::Progress;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a drain waits for work that a GPU does not end, where the environment says nothing else.
+/// The time that a drain waits for work that a GPU does not end, where the environment says nothing else.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long the last one waits, at least and at most.
+/// The time that the last drain waits, at least and at most.
 const LAST: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
 /// Between two looks while nothing is done.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// How long who waits does so before it looks what this thread does.
+/// The time after which a thread that waits looks whether the delivering thread makes progress.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// So much is taken at once.
+/// The number of events that are taken at once.
 const AT_ONCE: usize = 1000;
 
 /// Work of GPUs for a client: one in a process.
@@ -47,21 +47,21 @@ pub struct Gpu<C: Client> {
     pub(super) kernels: &'static Kernels,
     /// The thread, if it could be started, and the process that has it.
     worker: OnceLock<Option<(Process, Thread)>>,
-    /// Held by who starts it.
+    /// The lock of the thread that starts it.
     starts: Lock<()>,
     /// It sleeps until it is woken.
     sleeps: AtomicBool,
     progress: Progress,
     /// See [`Self::behind`].
     behind: AtomicUsize,
-    /// What the hooks could not record, by cause.
+    /// The operations that the hooks could not record, by cause.
     lost: [AtomicU64; ShimLoss::COUNT],
-    /// How long a drain waits for work that a GPU does not end.
+    /// The time that a drain waits for work that a GPU does not end.
     longest: OnceLock<Duration>,
 }
 
 impl<C: Client> Gpu<C> {
-    /// Nothing is recorded yet. Kernels that are loaded are told to `kernels`.
+    /// Work of GPUs of which nothing is recorded yet. Kernels that are loaded are added to `kernels`.
     pub const fn new(client: C, kernels: &'static Kernels) -> Self {
         Self {
             client,
@@ -77,7 +77,8 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    /// Starts the thread, unless there is one; whether there is one. Another thread that starts it is not waited for long.
+    /// Starts the thread, unless there is one. Returns whether there is one. Does not wait long for another thread that
+    /// starts it.
     pub(super) fn start(&'static self) -> bool {
         let worker = self.worker.get().or_else(|| {
             let _starts = self.starts.lock_for(PATIENCE.as_nanos() as u64)?;
@@ -112,7 +113,7 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    /// What could not be recorded, or has no times, since this was asked last.
+    /// The operations that could not be recorded, or have no times, since the last call of this.
     pub fn losses(&self) -> impl Iterator<Item = (ShimLoss, u64)> {
         let counts = self.lost.iter().map(|count| count.swap(0, Ordering::Relaxed));
         ShimLoss::ALL.into_iter().zip(counts).filter(|&(_, count)| count > 0)
@@ -137,14 +138,16 @@ impl<C: Client> Gpu<C> {
         })
     }
 
-    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long. What is written may wait for
-    /// callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one no longer than a GPU, and
-    /// so the thread itself while it does nothing.
+    /// Waits until everything that has been enqueued until now is recorded, or a GPU has taken too long. Writing may
+    /// wait for callbacks, so a thread that calls callbacks must not call this. The drain waits for the callback of
+    /// `whom` without a limit, for the callback of another one no longer than for a GPU, and as long for the delivering
+    /// thread while that does nothing.
     pub fn drain<W>(&self, whom: Option<&'static W>) {
         self.drain_until(whom, None);
     }
 
-    /// The same at the end, where it waits for some seconds at most. How many operations were waited for in vain, ever.
+    /// As [`Self::drain`], at the end of the process, for some seconds at most. Returns the number of operations that
+    /// drains have ever waited for in vain.
     pub fn drain_last(&self) -> usize {
         let longest = (self.longest() + 2 * PATIENCE).clamp(LAST.0, LAST.1);
         self.drain_until::<()>(None, Some(Instant::now() + longest))
@@ -188,7 +191,7 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    /// What the thread does.
+    /// The loop of the thread.
     fn run(&self) {
         let mut operations = Operations::<C>::default();
         let mut waiting: Vec<Waiting> = Vec::new();
@@ -247,7 +250,7 @@ impl<C: Client> Gpu<C> {
             // Pairs with the fence in `wake`.
             fence(Ordering::SeqCst);
             if self.events.is_empty() {
-                // What is never enqueued is to be forgotten.
+                // Operations that are never enqueued are to be forgotten.
                 if operations.any() { park_timeout(LONG_PAUSE) } else { park() }
             }
             self.sleeps.store(false, Ordering::Relaxed);
@@ -275,11 +278,12 @@ impl<C: Client> Gpu<C> {
     }
 }
 
-/// What a drain waits for, and until when.
+/// A drain that waits, and its deadline.
 struct Waiting {
     drain: Arc<Drain>,
     numbers: HashSet<u64>,
-    /// Once that is done which was under way: how far the backlog is to be, and how many of it are before that.
+    /// Once its operations are done: the end of the backlog then, and the number of operations in the backlog before
+    /// that.
     behind: Option<(u64, usize)>,
     until: Instant,
 }

@@ -12,12 +12,13 @@ use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained};
 use super::client::Client;
 use super::delivery::Gpu;
 
-/// How long a runtime that is in use takes to be held, at most; else it is being initialized.
+/// The longest time in which a runtime that is in use can be held; one that takes longer is being initialized.
 const INITIALIZING: Duration = Duration::from_millis(100);
 
 impl<C: Client> Gpu<C> {
-    /// Has what is wanted recorded from now on; the runtime's tables, if they are patched. Where the runtime is not
-    /// loaded, it is recorded when it is asked for again, or when [the runtime begins](Self::runtime_begins).
+    /// Records everything that is wanted from now on. Returns the runtime's tables, if they are patched. Where the
+    /// runtime is not loaded, recording begins when this is called again, or when [the runtime
+    /// begins](Self::runtime_begins).
     pub fn begin(&'static self) -> Option<Tables> {
         if !self.client.is_wanted() {
             return None;
@@ -34,9 +35,9 @@ impl<C: Client> Gpu<C> {
         self.client.is_wanted() && self.install(tables, timing)
     }
 
-    /// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be
-    /// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched
-    /// then without that, and the other thread finds it done.
+    /// Installs in a runtime that may be in use, and holds it meanwhile, on a thread of its own. The calling thread may
+    /// be inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. In that case the
+    /// tables are patched without holding the runtime, and the other thread finds it done.
     fn install_live(&'static self, tables: Tables) -> bool {
         let (done, installed) = mpsc::channel();
         let install = move || {
@@ -50,7 +51,7 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    /// Records from now on what is wanted. The runtime works also without us.
+    /// Records everything that is wanted from now on. If this fails, the runtime works without us.
     fn install(&'static self, tables: Tables, timing: Timing) -> bool {
         let install = || tracer_hooks::install(tables, self, timing);
         match self.start().then(|| contained(install)).flatten() {

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use tracer_common::shim::MAX_NAME_BYTES;
 use tracer_hooks::lock::Lock;
 
-/// How long a thread waits for another one that gives a number. One that does not come back from that is the last to be
-/// waited for: from then on kernels have none.
+/// The time that a thread waits for another one that gives a number. The first thread that never comes back from that
+/// is the last to be waited for: from then on kernels have no numbers.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// A kernel that is loaded.
@@ -18,7 +18,7 @@ pub struct Kernel {
     pub number: u64,
     /// Its name, with NUL.
     pub name: Box<[u8]>,
-    /// What it takes of the hardware, once that is known.
+    /// The registers that it takes, once they are known.
     pub registers: OnceLock<Registers>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Kernels {
 }
 
 struct Known {
-    /// And since when each is there, ns.
+    /// The kernels, and the time since when each is there, ns.
     by_address: BTreeMap<u64, (u64, Arc<Kernel>)>,
     numbered: u64,
 }
@@ -54,8 +54,8 @@ impl Kernels {
         Self(Lock::new(Known { by_address: BTreeMap::new(), numbered: 0 }))
     }
 
-    /// The kernel of this name at this address, where it is from a time on, ns: one that was told of, or a new one. An
-    /// address may get another kernel, and that may be told of first.
+    /// The kernel of this name at this address, where it is from `since_ns` on: a known one, or a new one. An address
+    /// may get another kernel, and that one may be announced first.
     pub fn number(&self, address: u64, name: &[u8], since_ns: u64) -> Option<Arc<Kernel>> {
         let name = plain(name);
         let mut known = self.0.lock_or_lose(WAIT_NS)?;
@@ -77,7 +77,7 @@ impl Kernels {
         Some(kernel)
     }
 
-    /// The kernel at an address, if it was told of.
+    /// The kernel at an address, if it was announced.
     pub fn find(&self, address: u64) -> Option<Arc<Kernel>> {
         let known = self.0.lock_or_lose(WAIT_NS)?;
         known.by_address.get(&address).map(|(_, kernel)| Arc::clone(kernel))

@@ -1,4 +1,4 @@
-//! Which events belong to one operation.
+//! Assigns events to operations.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -10,23 +10,23 @@ use super::client::{Agents, Client, Done, Work};
 use super::kernels::Kernel;
 use super::queue::{Claim, Enqueued, Event};
 
-/// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
-/// how long a kernel's name, which is told of kernels that were there before.
+/// The time that the thread that has enqueued an operation may take to say so when another one has found its packet,
+/// ns; and the time that a kernel's name may take, which comes late for kernels that were there before.
 const LAUNCHER_NS: u64 = 1_000_000_000;
-/// After so long what was told of an operation that nobody has enqueued is forgotten: it was not to be recorded, or its
+/// After this time the events of an operation that nobody has enqueued are forgotten: it was not to be recorded, or its
 /// record was written, ns.
 const ENQUEUED_NS: u64 = 10_000_000_000;
 
 /// Operations whose events have not all come.
 pub struct Operations<C: Client> {
     under_way: HashMap<u64, Operation<C>>,
-    /// Those of them that are done, and of which something else has not been told.
+    /// Those of them that are done, and that lack another event.
     done: HashSet<u64>,
-    /// When those that nobody has enqueued are looked for, ns.
+    /// The time of the next look for operations that nobody has enqueued, ns.
     next_look_ns: u64,
     agents: Agents,
-    /// Kernels by their descriptors, and since when each is there, ns. An address may get another one: what was enqueued
-    /// before keeps its own.
+    /// Kernels by their descriptors, and the time since when each is there, ns. An address may get another kernel: an
+    /// operation that was enqueued before keeps its own.
     kernels: KernelsByAddress,
 }
 
@@ -48,24 +48,24 @@ impl<C: Client> Default for Operations<C> {
     }
 }
 
-/// An operation, as far as it is known. What is told of it comes in any order.
+/// An operation, as far as it is known. Its events come in any order.
 struct Operation<C: Client> {
-    /// When it was told of first, ns.
+    /// The time of its first event, ns.
     since_ns: u64,
     enqueued: Option<Known<C>>,
-    /// Who has enqueued it, and from when on that is believed, ns.
+    /// The thread that has enqueued it, and the time from which on that is believed, ns.
     caller: Option<(C::Caller, u64)>,
-    /// Begin and end, ns; zeros if they are not known. And when that was told, ns.
+    /// Begin and end, ns; zeros if they are not known. And the time at which they came, ns.
     times: Option<(u64, u64, u64)>,
     /// Somebody has waited for it in vain.
     is_given_up: bool,
     /// It was [counted](Operations::unfinished) as such.
     is_counted: bool,
-    /// It is not recorded, which was told before its thread has said that it has enqueued it.
+    /// It is not recorded: the event came before the one by which its thread says that it has enqueued it.
     is_refused: bool,
 }
 
-/// What is known of an operation when it is enqueued.
+/// The part of an operation that is known when it is enqueued.
 struct Known<C: Client> {
     enqueued: Enqueued<C>,
     /// The kernel that was at its address then.
@@ -73,11 +73,11 @@ struct Known<C: Client> {
 }
 
 impl<C: Client> Operations<C> {
-    /// Takes what was told at a time, ns. Returns the operation that is complete by it.
+    /// Takes an event that came at `now_ns`. Returns the operation that it completes.
     pub fn take(&mut self, event: Event<C>, now_ns: u64) -> Option<Done<C>> {
         let sequence = match event {
             Event::Begins => {
-                // What an address was called before this recording it may not be now.
+                // Addresses may have other kernels now than before this recording.
                 self.kernels.clear();
                 return None;
             }
@@ -129,14 +129,14 @@ impl<C: Client> Operations<C> {
         done
     }
 
-    /// An address has a kernel, from a time on. What was loaded when the recording began is told when it has been looked
-    /// for, and another one may be there by then.
+    /// An address has a kernel, from a time on. A kernel that was loaded when the recording began is announced when it
+    /// has been looked for, and another one may be at its address by then.
     fn symbol(&mut self, address: u64, since_ns: u64, kernel: Arc<Kernel>) {
         match self.kernels.entry(address) {
             Entry::Occupied(known) if known.get().0 > since_ns => {}
             Entry::Occupied(mut known) => drop(known.insert((since_ns, kernel))),
             Entry::Vacant(place) => {
-                // It was there when they were enqueued: another one is told before it can be.
+                // The kernel was there when they were enqueued: another one is announced before it can be.
                 for known in self.under_way.values_mut().filter_map(|one| one.enqueued.as_mut()) {
                     if matches!(known.enqueued.work, Work::Kernel(at) if at == address) {
                         known.kernel.get_or_insert_with(|| Arc::clone(&kernel));
@@ -159,7 +159,7 @@ impl<C: Client> Operations<C> {
         })
     }
 
-    /// Who says so after the record was written keeps nothing: what is known of it may be waited for.
+    /// If this comes after the record was written, nothing is kept: an operation that is known may be waited for.
     fn launched(&mut self, sequence: u64, caller: C::Caller, claim: Claim, now_ns: u64) {
         if claim != Claim::Ahead && !self.under_way.contains_key(&sequence) {
             return;
@@ -176,7 +176,7 @@ impl<C: Client> Operations<C> {
         }
     }
 
-    /// The operation, if all is known of it that will be.
+    /// The operation, if everything is known of it that will be.
     fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Done<C>> {
         let operation = self.under_way.get_mut(&sequence)?;
         let (begin_ns, end_ns, done_ns) = operation.times?;
@@ -219,7 +219,8 @@ impl<C: Client> Operations<C> {
         &self.agents
     }
 
-    /// Those that are complete because something has not been told for so long; and forgets what was told of none.
+    /// Returns the operations that are complete because another event has not come for too long; forgets operations
+    /// that were never enqueued.
     pub fn finish_late(&mut self, now_ns: u64) -> Vec<Done<C>> {
         if now_ns >= self.next_look_ns {
             self.next_look_ns = now_ns + ENQUEUED_NS / 10;
@@ -232,12 +233,12 @@ impl<C: Client> Operations<C> {
         done.into_iter().filter_map(|sequence| self.finish(sequence, now_ns)).collect()
     }
 
-    /// Whether any is done, and not all of it is told.
+    /// Whether any is done and lacks another event.
     pub fn any_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Whether anything was told of any.
+    /// Whether there has been an event of any.
     pub fn any(&self) -> bool {
         !self.under_way.is_empty()
     }
@@ -247,12 +248,12 @@ impl<C: Client> Operations<C> {
         self.under_way.iter().filter(|(_, o)| o.is_awaited()).map(|(&sequence, _)| sequence)
     }
 
-    /// Whether that one still is.
+    /// Whether that operation is still awaited.
     pub fn is_awaited(&self, sequence: u64) -> bool {
         self.under_way.get(&sequence).is_some_and(Operation::is_awaited)
     }
 
-    /// How many are under way that were waited for in vain, without those of which this was asked before.
+    /// The number of operations under way that were waited for in vain, without those that an earlier call has counted.
     pub fn unfinished(&mut self) -> usize {
         let is_one = |operation: &&mut Operation<C>| {
             operation.enqueued.is_some() && operation.is_given_up && !operation.is_counted
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(late.iter().map(|done| done.caller).collect::<Vec<_>>(), [Some(300)]);
     }
 
-    /// Who has found a packet may say so later than who has enqueued it.
+    /// The thread that has found a packet may say so later than the thread that has enqueued it.
     #[test]
     fn who_is_certain_is_believed() {
         let mut operations = operations();
@@ -462,7 +463,8 @@ mod tests {
         assert_eq!(name(late), None);
     }
 
-    /// What was there before is told when it has been looked for: meanwhile it was unloaded, and another one is there.
+    /// A kernel that was there before is announced when it has been looked for: meanwhile it was unloaded, and another
+    /// one is there.
     #[test]
     fn a_kernel_has_the_name_of_who_was_there() {
         let mut operations = operations();

@@ -1,4 +1,4 @@
-//! What is told of the work of GPUs: a queue, in which nobody waits.
+//! The events of the work of GPUs: a queue, in which nobody waits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use super::kernels::Kernel;
 /// An operation that is enqueued.
 pub struct Enqueued<C: Client> {
     pub sequence: u64,
-    /// None if it will be told of.
+    /// None if another event will name it.
     pub caller: Option<C::Caller>,
     pub work: Work,
-    /// That has the queue; 0 of copies.
+    /// The agent that has the queue; 0 of copies.
     pub agent: u64,
     pub queue_id: u64,
     pub kept: C::Kept,
@@ -25,20 +25,20 @@ pub struct Enqueued<C: Client> {
 /// Whether a thread has enqueued an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// It has found the packet: another one may have enqueued it, and say so.
+    /// It has found the packet: another thread may have enqueued it, and say so.
     Found,
-    /// It has enqueued it, and the operation was told of before.
+    /// It has enqueued it, and the operation's event came before.
     Certain,
-    /// It has enqueued it, and the operation will be told of.
+    /// It has enqueued it, and the operation's event will come.
     Ahead,
 }
 
-/// What was told.
+/// An event.
 pub enum Event<C: Client> {
-    /// A recording begins: all kernels are told of again.
+    /// A recording begins: all kernels are announced again.
     Begins,
     Agent(Agent),
-    /// This kernel is at this address, from a time on.
+    /// This kernel is at this address, from `since_ns` on.
     Symbol {
         address: u64,
         since_ns: u64,
@@ -52,19 +52,19 @@ pub enum Event<C: Client> {
         claim: Claim,
     },
     Done(Complete),
-    /// Nothing is recorded of it.
+    /// The operation is not recorded.
     Refused(u64),
-    /// It is done, or lost: its times are not known.
+    /// The operation is done, or lost: its times are not known.
     NoTimes(u64),
     /// Somebody waits for what was enqueued.
     Drain(Arc<Drain>),
 }
 
-/// So many operations can be in the queue, which are up to 300 MB: where a callback of the client's stands still, nobody
-/// takes them.
+/// The number of operations that the queue holds, which take up to 300 MB: where a callback of the client's stands
+/// still, nobody takes them.
 pub const MOST: usize = 1 << 19;
 
-/// A queue of what was told. Who finds no memory for it, or no room for an operation, tells nothing.
+/// A queue of events. A thread that finds no memory for an event, or no room for an operation, adds none.
 pub struct Events<C: Client> {
     queue: Queue<Event<C>>,
     operations: AtomicUsize,
@@ -94,7 +94,7 @@ impl<C: Client> Events<C> {
         pushed
     }
 
-    /// The next one, of what was taken before, and of the queue when there is nothing left of that.
+    /// The next event: of those that were taken before, or of the queue when none of these is left.
     pub fn next(&self, taken: &mut Taken<Event<C>>) -> Option<Event<C>> {
         let event = taken.next().or_else(|| {
             *taken = self.queue.take();
@@ -118,9 +118,10 @@ impl<C: Client> Events<C> {
 /// Somebody waits for what is under way.
 #[derive(Default)]
 pub struct Drain {
-    /// Nobody waits after that, and wants to know what was waited for in vain, ever.
+    /// Nobody waits after this drain, and its caller wants the number of operations that drains have ever waited for in
+    /// vain.
     is_last: AtomicBool,
-    /// How much that is, once it is over.
+    /// That number, once the drain is over.
     left: Mutex<Option<usize>>,
     over: Condvar,
 }
@@ -131,7 +132,8 @@ impl Drain {
         Self { is_last: AtomicBool::new(is_last), ..Self::default() }
     }
 
-    /// Waits until it is over, or until a time; how many operations were waited for in vain, if it is and was the last.
+    /// Waits until the drain is over, or until a time. Returns the number of operations that were waited for in vain,
+    /// if it is over and was the last one.
     pub fn wait_until(&self, until: Instant) -> Option<usize> {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let time = until.saturating_duration_since(Instant::now());
@@ -165,7 +167,7 @@ mod tests {
             events.enqueue(Enqueued { sequence, caller, work, agent: 0, queue_id: 0, kept: () })
         };
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
-        // What belongs to those that are in it has room.
+        // An event that belongs to an operation in the queue has room.
         assert!(events.push(Event::NoTimes(1)));
         let mut taken = Taken::default();
         assert!(matches!(events.next(&mut taken), Some(Event::Enqueued(_))));

@@ -1,4 +1,4 @@
-//! Who is told of the work of GPUs, on whichever thread, and queues it without waiting for anybody.
+//! The sink that receives the work of GPUs, on whichever thread, and queues it without waiting for anybody.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use super::delivery::Gpu;
 use super::kernels::Registers;
 use super::queue::{Claim, Enqueued, Event};
 
-/// In the number of an operation the thread that gave it is above, a count below.
+/// The number of an operation has the thread that gave it above these bits, and a count below.
 const COUNT_BITS: u32 = 40;
 
 thread_local! {
     /// The last number that the calling thread gave. Atomic for handlers of signals, which run on it.
     static LAST: AtomicU64 = const { AtomicU64::new(0) };
-    /// The last numbers that it has reserved for operations that are told of later: the first and the last of those that
-    /// follow on each other.
+    /// The last numbers that it has reserved for operations whose events come later: the first and the last of a row of
+    /// successive numbers.
     static RESERVED: [AtomicU64; 2] = const { [AtomicU64::new(0), AtomicU64::new(0)] };
 }
 
@@ -45,7 +45,7 @@ fn number(sequence: &mut u64) -> u64 {
 }
 
 impl<C: Client> Gpu<C> {
-    /// The calling thread, where it is known that it enqueues.
+    /// The calling thread, where it is known to have enqueued the operation.
     fn caller(&self, by: Enqueuer) -> Option<C::Caller> {
         (by == Enqueuer::Caller).then(|| self.client.caller())
     }
@@ -124,7 +124,7 @@ impl<C: Client> Sink for Gpu<C> {
         })
     }
 
-    /// The caller was told of with the operation.
+    /// If `by` is the caller, the operation's event has named it.
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
         if by == Enqueuer::Unknown {
@@ -148,7 +148,7 @@ impl<C: Client> Sink for Gpu<C> {
         self.client.has_enqueued();
     }
 
-    /// They need not: whoever drains collects, and a process that ends by `_exit` keeps nothing that was told.
+    /// They need not: a thread that drains collects, and a process that ends by `_exit` keeps nothing that was queued.
     fn waiters_collect(&self) -> bool {
         false
     }
@@ -193,7 +193,8 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn queue(&self, _record: Queue) {}
 
-    /// What has a number is counted by that, where it is wanted, and what was under way before it was is no loss.
+    /// A wanted operation that has a number is counted by that, and one that was under way before it was wanted is no
+    /// loss.
     fn lost(&self, cause: ShimLoss, count: u64) {
         if let ShimLoss::LEFT_ALONE | ShimLoss::NO_MEMORY | ShimLoss::NO_RING = cause {
             self.count(cause, count);

@@ -1,13 +1,13 @@
-//! What the thread that delivers does just now, for those who wait for it.
+//! The progress of the thread that delivers, for threads that wait for it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// What the thread does.
+/// The progress of the thread.
 pub struct Progress {
-    /// What it has taken and begun to write, counted.
+    /// The number of events that it has taken and of records that it has begun to write.
     steps: AtomicU64,
-    /// Whom it may be waiting for.
+    /// The pool or buffer for which it may be waiting.
     waits_for: AtomicPtr<()>,
 }
 
@@ -33,7 +33,7 @@ impl Progress {
     }
 }
 
-/// By which a client says for whom it may be waiting.
+/// A client says by this for whom it may be waiting.
 pub struct Writing<'a>(&'a Progress);
 
 impl Writing<'_> {

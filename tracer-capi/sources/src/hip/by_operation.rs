@@ -41,11 +41,11 @@ pub struct ByOperation {
     register_activity: RegisterActivity,
     on_call: CallbackFunction,
     on_activity: ActivityFunction,
-    /// By operation: 0, or one more than the bits of what is followed.
+    /// By operation: 0, or one more than the bits of the followed parts.
     followed: Vec<AtomicU8>,
 }
 
-/// Any argument but null: HIP calls the function with that at the end of a call, and with null at its begin.
+/// Any argument but null: HIP calls the function with this argument at the end of a call, and with null at its begin.
 const AT_END_OF_CALL: *mut c_void = ptr::without_provenance_mut(1);
 
 impl ByOperation {
@@ -66,8 +66,8 @@ impl ByOperation {
         }
     }
 
-    /// Sets the function that is called with the arguments of an operation, or none. It fails for an operation that
-    /// the runtime does not have, of which nothing will be told.
+    /// Sets the function that is called with the arguments of an operation, or none. Fails for an operation that the
+    /// runtime does not have, whose calls will not be seen.
     fn set_callback(&self, op: u32, function: Option<CallbackFunction>) {
         // SAFETY: HIP's functions, and functions of ours that stay.
         let _ = unsafe {
@@ -78,9 +78,9 @@ impl ByOperation {
         };
     }
 
-    /// The same for the function that is called at the begin and at the end, with an argument at the end. The runtime
-    /// may read the function while it is set, and the argument of before: that is the same always, and set once
-    /// without a function.
+    /// The same for the function that is called at the begin and at the end of a call, with an argument at the end. The
+    /// runtime may read the function while it is set, with the argument of before: the argument is always the same, and
+    /// is set first without a function.
     fn set_activity(&self, op: u32, function: Option<ActivityFunction>) {
         // SAFETY: HIP's function, and one of ours that stays.
         unsafe { (self.register_activity)(op, function, AT_END_OF_CALL) };
@@ -118,7 +118,7 @@ impl Protocol for ByOperation {
 /// `ACTIVITY_API_PHASE_ENTER`.
 const ENTER: u32 = 0;
 
-/// A call begins, and wants a place for its arguments: null has HIP tell no more of it. Or it has ended.
+/// A call begins, and HIP wants a place for its arguments: null has HIP tell no more of the call. Or a call has ended.
 unsafe extern "C-unwind" fn on_activity<C: Client>(
     op: u32,
     _record: *mut ActivityRecord,
@@ -157,7 +157,7 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     data: *const c_void,
     _: *mut c_void,
 ) {
-    // What `begin` has returned, the thread's own.
+    // The pointer that `begin` has returned, the thread's own.
     let kept = data.cast_mut().cast::<Kept<C::Begin>>();
     // SAFETY: it was written when the call began, and nobody else has it now.
     let begin = unsafe { (*kept).begin.as_ref() };

@@ -1,12 +1,12 @@
-//! Whose records calls of HIP are, and the calls that a thread is in.
+//! The client that receives calls of HIP, and the calls that a thread is in.
 
 use roctracer::tracer::Callback;
 
 use crate::open::{Call, CallbackState, Calls, OfThreads};
 
-/// Whose records they are: a library with an interface of its own. It is called on the threads that make calls.
+/// A library with an interface of its own, which writes records. It is called on the threads that make calls.
 pub trait Client: Sized + 'static {
-    /// What it keeps of a call that is recorded.
+    /// The data that it keeps of a call that is recorded.
     type Begin: 'static;
 
     /// The calls of every thread: [`calls_of_threads`](crate::calls_of_threads).
@@ -15,18 +15,19 @@ pub trait Client: Sized + 'static {
     /// A call begins. None: it is not recorded.
     fn begin(op: u32) -> Option<Self::Begin>;
 
-    /// It has ended.
+    /// A call that is recorded has ended.
     fn end(op: u32, correlation_id: u64, begin: Self::Begin);
 
-    /// Whether what the call enqueues belongs to it.
+    /// Whether the work that the call enqueues belongs to the call.
     fn is_traced(_begin: &Self::Begin) -> bool {
         true
     }
 
-    /// The callback has thrown at the begin of a call, which is not made: nothing more is told of it.
+    /// The callback has thrown at the begin of a call, which is not made: no end of the call follows.
     fn leave(_correlation_id: u64, _begin: Self::Begin) {}
 
-    /// The callback of a call, which gets `hip_api_data_t` when it begins and when it ends; `begin` is what is kept of it.
+    /// The callback of a call, which gets `hip_api_data_t` when the call begins and when it ends; `begin` is the data
+    /// that is kept of the call.
     fn callback(op: u32, begin: Option<&Self::Begin>) -> Option<Callback>;
 }
 
@@ -48,7 +49,7 @@ pub union Data {
     words: [u64; DATA_BYTES / 8],
 }
 
-/// What is kept of a call.
+/// The data that is kept of a call.
 #[repr(C)]
 pub struct Kept<B> {
     /// First: runtimes of before ROCm 5.3.1 have a pointer to it.
@@ -66,7 +67,7 @@ impl<B> Default for Kept<B> {
     }
 }
 
-/// A call begins, whose frame is there if that is known. None if there is no memory.
+/// A call begins, whose frame is at `at` if that is known. None if there is no memory.
 pub fn begin<'a, C: Client>(
     op: u32,
     at: usize,

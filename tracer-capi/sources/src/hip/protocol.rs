@@ -1,13 +1,13 @@
-//! How a runtime tells of calls.
+//! The ways in which runtimes report calls.
 
 use roctracer::tracer::Wanted;
 
-/// How a runtime tells of calls.
+/// The way in which a runtime reports calls.
 pub trait Protocol: Send + Sync {
-    /// What is wanted of an operation has changed, or was asked for again. One at a time.
+    /// The wanted parts of an operation have changed, or were asked for again. One thread at a time calls this.
     fn follow(&self, op: u32, wanted: Wanted);
 
-    /// Whether that may wait for calls to end.
+    /// Whether [`Self::follow`] may wait for calls to end.
     fn waits(&self) -> bool;
 
     /// Whether the runtime has dispatch tables, through which its calls pass.

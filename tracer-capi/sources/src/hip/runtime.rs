@@ -1,4 +1,4 @@
-//! The HIP runtime of the process, and how it tells of calls.
+//! The HIP runtime of the process, and the way in which it reports calls.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,13 @@ use super::protocol::Protocol;
 use capi_common::hip::{Functions, LIBRARY, MOST_FUNCTIONS};
 use capi_common::loaded::Loaded;
 
-/// What was found: a runtime, or one of a release that is not known.
+/// The runtime that was found, or the error for one of a release that is not known.
 static RUNTIME: OnceLock<Result<Box<dyn Protocol>, Error>> = OnceLock::new();
-/// Held by who has it tell of something, or no more.
+/// The lock of the thread that changes which calls the runtime reports.
 static TELLING: Lock<()> = Lock::new(());
-/// How long one thread waits for another one that does so. One that never came back is waited for once.
+/// The time that one thread waits for another one that does so. A thread that never comes back is waited for once.
 const WAIT_NS: u64 = 1_000_000_000;
-/// It tells of nothing any more.
+/// The runtime reports nothing any more.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Looks for the runtime that is loaded, unless one was found; whether there is one. It stays loaded from then on.
@@ -42,8 +42,8 @@ pub fn look<C: Client>() -> Result<bool, Error> {
     RUNTIME.get().map_or(Ok(false), |found| found.as_ref().map(|_| true).map_err(Clone::clone))
 }
 
-/// What is wanted of an operation has changed, or was asked for again. One at a time. Nothing happens before a runtime
-/// was found, nor when it is to be silent.
+/// The wanted parts of an operation have changed, or were asked for again. One thread at a time. Does nothing before a
+/// runtime was found, nor after [`silence`].
 pub fn follow(op: u32, wanted: Wanted) {
     let _telling = TELLING.lock_or_lose(WAIT_NS);
     if let Some(Ok(runtime)) = RUNTIME.get()
@@ -53,7 +53,7 @@ pub fn follow(op: u32, wanted: Wanted) {
     }
 }
 
-/// The runtime, which has tables, tells of no calls any more when this returns: they pass through these.
+/// The runtime, which has tables, reports no calls any more when this returns: they pass through the tables.
 pub fn silence() {
     const NOTHING: Wanted = Wanted { callback: false, activity: false };
     let _telling = TELLING.lock_or_lose(WAIT_NS);
@@ -63,7 +63,7 @@ pub fn silence() {
     IS_SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Whether that was called.
+/// Whether [`silence`] was called.
 #[inline]
 pub fn is_silent() -> bool {
     IS_SILENT.load(Ordering::Relaxed)
