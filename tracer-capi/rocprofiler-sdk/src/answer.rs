@@ -1,4 +1,4 @@
-//! What functions return: status codes, names and times.
+//! The results of functions: status codes, names and times.
 
 #![expect(unsafe_code, reason = "exports")]
 
@@ -19,17 +19,18 @@ pub fn number(status: Status) -> u32 {
     Status::ALL.iter().filter(|&other| before(other) && layout::has(*other)).count() as u32
 }
 
-/// The status code of what was done, which is nothing in a forked child, and which calls nothing of a tool's: a panic of ours is an error.
+/// The status code of `act`, which is not called in a forked child, and which calls no function of a tool: a panic of
+/// ours is an error.
 pub fn of(act: impl FnOnce() -> Result) -> u32 {
     if process::is_forked() {
         return number(Status::Finalized);
     }
-    // What is half done stays so: nothing is broken by it but what was asked for.
+    // A half done change stays: nothing is broken by it but what the tool asked for.
     let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Status::Error));
     done.err().map_or(SUCCESS, number)
 }
 
-/// The same of what gives something, which is written to `place`.
+/// As [`of`], for a function that returns a value, which is written to `place`.
 ///
 /// # Safety
 ///
@@ -110,7 +111,7 @@ extern "C-unwind" fn rocprofiler_get_status_name(code: u32) -> *const c_char {
     status(code).map_or(core::ptr::null(), |status| status.name().as_ptr().cast())
 }
 
-/// What a status means; null if there is none of this number.
+/// The meaning of a status; null if there is none of this number.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_get_status_string(code: u32) -> *const c_char {
     status(code).map_or(core::ptr::null(), |status| status.text().as_ptr().cast())

@@ -1,4 +1,4 @@
-//! Buffers: made, flushed, destroyed; what is written into them; who calls their callbacks.
+//! Buffers: made, flushed, destroyed; the services that write into them; the threads that call their callbacks.
 
 #![expect(unsafe_code, reason = "exports, and functions of tools")]
 
@@ -26,7 +26,7 @@ fn policy(number: u32) -> Option<Policy> {
     }
 }
 
-/// Makes a buffer of a context, whose records `function` gets.
+/// Makes a buffer of a context, whose records `function` receives.
 ///
 /// # Safety
 ///
@@ -67,8 +67,8 @@ unsafe extern "C-unwind" fn rocprofiler_create_buffer(
     })
 }
 
-/// Waits until work of GPUs that is under way is done, or one has taken too long; then delivers what is in a buffer, and
-/// waits until it was.
+/// Waits until work of GPUs that is under way is done, or one has taken too long; then delivers the records in a
+/// buffer, and waits until they were delivered.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
     answer::of(|| {
@@ -82,7 +82,7 @@ extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
     })
 }
 
-/// Delivers what is in a buffer, and takes nothing into it any more.
+/// Delivers the records in a buffer, and takes none into it any more.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_destroy_buffer(id: u64) -> u32 {
     answer::of(|| SDK.buffer(id)?.destroy())
@@ -150,7 +150,7 @@ unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
 ) -> u32 {
     answer::of(|| {
         let data = Argument(data);
-        /// What it throws ends the process here.
+        /// An exception of the tool's ends the process here.
         unsafe extern "C" fn tell(function: ThreadFunction, library: u32, data: *mut c_void) {
             // SAFETY: as the caller promises.
             unsafe { function(library, data) };

@@ -1,8 +1,9 @@
 //! Exceptions that a tool's function throws on a thread of ours, where nobody else would catch them: they end here.
 //!
-//! Rust does not catch what is thrown in another language: `catch_unwind` ends the process. So the function is called by a
-//! frame of its own, of which the unwinder asks, as of every frame, what is to be done with an exception that comes to it.
-//! A panic and the end of the thread pass through. See `docs/decisions/0048-exceptions-end-in-a-frame-of-ours.md`.
+//! Rust does not catch an exception that is thrown in another language: `catch_unwind` ends the process. So the
+//! function is called by a frame of its own. When an exception comes to this frame, the unwinder asks it, as every
+//! frame, what to do. A panic and the end of the thread pass through. See
+//! `docs/decisions/0048-exceptions-end-in-a-frame-of-ours.md`.
 
 #![expect(unsafe_code, reason = "what the unwinder calls, and is told")]
 
@@ -27,7 +28,7 @@ const PASSES: c_int = 8;
 /// The class of a panic.
 const PANIC: u64 = u64::from_ne_bytes(*b"MOZ\0RUST");
 
-/// What a function returns, by the numbers that DWARF gives registers.
+/// The register of a function's result, by the numbers of DWARF.
 const RAX: c_int = 0;
 
 unsafe extern "C" {
@@ -38,7 +39,7 @@ unsafe extern "C" {
 /// `_Unwind_Personality_Fn`: version of the interface, actions, class of the exception, exception, frame.
 type Personality = unsafe extern "C" fn(c_int, c_int, u64, *mut c_void, *mut c_void) -> c_int;
 
-/// That of [`call`], which has a single place to go on at: behind its call.
+/// The personality of [`call`], which has a single place to go on at: behind its call.
 static PERSONALITY: Personality = personality;
 
 /// # Safety
@@ -62,7 +63,7 @@ unsafe extern "C" fn personality(
     GOES_ON
 }
 
-/// Calls `function` with `data`: what that returns, or throws.
+/// Calls `function` with `data`. Returns the result, or the exception that the function throws.
 ///
 /// # Safety
 ///
@@ -87,7 +88,7 @@ unsafe extern "C-unwind" fn call(
     )
 }
 
-/// Calls a function of a tool's; whether it has thrown nothing.
+/// Calls a function of a tool's. Returns whether it has thrown nothing.
 pub fn returns<F: FnOnce()>(function: F) -> bool {
     /// # Safety
     ///
@@ -119,7 +120,7 @@ pub fn returns<F: FnOnce()>(function: F) -> bool {
 unsafe fn end(exception: *mut c_void) {
     type Begin = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
     type End = unsafe extern "C-unwind" fn();
-    /// Where its functions are, once it was found.
+    /// The place of its functions, once they were found.
     static FUNCTIONS: OnceLock<[usize; 2]> = OnceLock::new();
     let find = || {
         let library = Loaded::find(b"libstdc++.so")?;

@@ -1,8 +1,9 @@
 //! Code objects: tools are told when one is loaded, of its kernels, and when it is unloaded.
 //!
-//! Each context is told once of each code object, with its kernels: by the thread that has loaded it, or by the one that
-//! starts the context, also in a callback. Of an unloaded one is told who was told that it was loaded, also if his context
-//! has been stopped since. What a tool is told stays in memory until then, names for good.
+//! Each context is told once of each code object, with its kernels: by the thread that has loaded it, or by the one
+//! that starts the context, also in a callback. A context that was told that a code object was loaded is told that it
+//! is unloaded, also if the context has been stopped since. The data that a tool is told stays in memory until then,
+//! names for good.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
@@ -37,7 +38,8 @@ const KERNEL: u32 = 2;
 const FREEZE: usize = slot("hsa_executable_freeze");
 const DESTROY: usize = slot("hsa_executable_destroy");
 
-/// How long a thread waits for another one that adds a code object or removes one, or tells tools of one that it removes.
+/// The time that a thread waits for another one that adds a code object or removes one, or tells tools of one that it
+/// removes.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// `rocprofiler_callback_tracing_code_object_load_data_t`.
@@ -75,7 +77,7 @@ struct KernelData {
     later: LaterKernelData,
 }
 
-/// What later interfaces have: where the code begins, behind the descriptor, and its address, which are not told.
+/// Fields of later interfaces: the begin of the code, behind the descriptor, and its address, which tools are not told.
 #[cfg(feature = "v1")]
 #[derive(Default)]
 #[repr(C)]
@@ -87,21 +89,21 @@ struct LaterKernelData {
 const _: () = assert!(size_of::<LoadData>() == 88);
 const _: () = assert!(size_of::<KernelData>() == if cfg!(feature = "v1") { 88 } else { 72 });
 
-/// One that is loaded and known.
+/// A code object that is loaded and known.
 struct Loaded {
     executable: u64,
     /// `hsa_loaded_code_object_t`.
     handle: u64,
     data: LoadData,
     kernels: Vec<KernelData>,
-    /// Who is being told of it, or was: a bit for each service.
+    /// The services that are being told of it, or were: a bit for each.
     claimed: AtomicU64,
-    /// Who was told.
+    /// The services that were told.
     told: AtomicU64,
     /// How many threads are telling tools of it.
     telling: AtomicU32,
     is_unloaded: AtomicBool,
-    /// What tools keep: for each service one of the code object, and one of each kernel.
+    /// The data that tools keep: for each service one word of the code object, and one of each kernel.
     kept: Vec<AtomicU64>,
 }
 
@@ -118,13 +120,13 @@ struct Known {
     looking: u32,
     /// Executables that are being destroyed, or were while somebody looked.
     going: Vec<Going>,
-    /// Those that are unloaded, until that is told.
+    /// Code objects that are unloaded, until tools are told.
     unloaded: Vec<Arc<Loaded>>,
-    /// Strings that tools were told, which may have kept where they are.
+    /// Strings that tools were told. Tools may have kept their addresses.
     strings: BTreeSet<&'static [u8]>,
 }
 
-/// An executable that is being destroyed, and what was known of it.
+/// An executable that is being destroyed, and the code objects of it that were known.
 struct Going {
     executable: u64,
     objects: Vec<Arc<Loaded>>,
@@ -140,7 +142,7 @@ static KNOWN: Lock<Known> = Lock::new(Known {
 });
 
 impl Known {
-    /// Adds those that are not known.
+    /// Adds the code objects that are not known.
     fn add(&mut self, executable: u64, all: Vec<(CodeObject, Vec<Symbol>)>) {
         for (object, symbols) in all {
             let key = (executable, object.handle, object.load_base);
@@ -152,7 +154,7 @@ impl Known {
         }
     }
 
-    /// Who looks from now on finds none of those that are gone.
+    /// A thread that looks from now on finds none of those that are gone.
     fn forget_over(&mut self) {
         if self.looking == 0 {
             self.going.retain(|one| !one.is_over);
@@ -181,7 +183,7 @@ impl Loaded {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed) + 1;
         let is_in_file = object.storage_type == IN_FILE;
-        // The other half of the first word is not told.
+        // Tools are not told the other half of the first word.
         let file = u64::from(object.storage_file.cast_unsigned());
         let data = LoadData {
             size: size_of::<LoadData>() as u64,
@@ -216,25 +218,26 @@ impl Loaded {
         let telling = Telling::begin(self);
         for (place, service) in SDK.numbered(KIND, services) {
             let bit = 1 << place;
-            // Relaxed: whoever has set a bit first tells.
+            // Relaxed: the thread that has set a bit first tells.
             if !self.is_unloaded() && self.claimed.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 self.tell(place, service, Phase::Enter);
                 self.told.fetch_or(bit, Ordering::Relaxed);
             }
         }
         drop(telling);
-        // By who has not waited for that.
+        // The thread that unloads it may not have waited for this one.
         if self.is_unloaded() {
             self.tell_unload(|_| true);
         }
     }
 
-    /// SeqCst, as all about `telling`: who tells sees that it is unloaded, or is waited for.
+    /// SeqCst, as all about `telling`: a thread that tells sees that it is unloaded, or the thread that unloads it
+    /// waits.
     fn is_unloaded(&self) -> bool {
         self.is_unloaded.load(Ordering::SeqCst)
     }
 
-    /// Tools may look at it while they are told of it, which is waited for.
+    /// Waits for threads that tell tools of it: a tool may look at it meanwhile.
     fn wait_for_tellers(&self) {
         let until = Instant::now() + Duration::from_nanos(WAIT_NS);
         while self.telling.load(Ordering::SeqCst) != 0 && Instant::now() < until {
@@ -326,17 +329,18 @@ pub fn need(slot: usize) -> bool {
     matches!(slot, FREEZE | DESTROY) && SDK.has_services(KIND)
 }
 
-/// Nobody is told meanwhile of what tools do in callbacks, and ever of what a forked child does.
+/// Whether tools may be told: not of calls that tools make in callbacks of buffers, and never of calls of a forked
+/// child.
 fn may_tell() -> bool {
     !CallbackThread::is_any_current() && !process::is_forked()
 }
 
-/// A call of HSA's has begun, whose frame is there: what it takes away is told.
+/// A call of HSA's has begun, whose frame is at `at`: tells tools of the code objects that it unloads.
 pub fn entered(slot: usize, executable: u64, at: usize) {
     if slot != DESTROY || process::is_forked() {
         return;
     }
-    // A context that starts just now may have recorded kernels of it, and not been told.
+    // A context that starts just now may have recorded kernels of the executable, and not been told of it.
     tell_loaded(executable, at);
     let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
     let is_one = |object: &mut Arc<Loaded>| object.executable == executable;
@@ -345,7 +349,7 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     known.going.push(Going { executable, objects: gone.clone(), is_over: false });
     drop(known);
     gone.iter().for_each(|object| object.is_unloaded.store(true, Ordering::SeqCst));
-    // In a callback the thread may be the one that tells.
+    // In a callback this thread may be the one that tells.
     if may_tell()
         && let Some(_inside) = InCallback::enter(at)
     {
@@ -359,7 +363,7 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     }
 }
 
-/// One is over: what it has loaded is told, if it has succeeded.
+/// A call is over: tells tools of the code objects that it has loaded, if it has succeeded.
 pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
     if slot == DESTROY
         && !process::is_forked()
@@ -371,7 +375,7 @@ pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
         let gone = core::mem::take(&mut going.objects);
         known.forget_over();
         drop(known);
-        // One that is there still is found when a context is started.
+        // An executable that is there still is found when a context is started.
         for kernel in gone.iter().filter(|_| has_succeeded).flat_map(|object| &object.kernels) {
             KERNELS.forget(kernel.kernel_object, kernel.kernel);
         }
@@ -381,7 +385,7 @@ pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
     }
 }
 
-/// What an executable has loaded is told, unless that is known.
+/// Tells tools of the code objects that an executable has loaded, unless they are known.
 fn tell_loaded(executable: u64, at: usize) {
     if SDK.is_wanted(KIND)
         && may_tell()
@@ -396,8 +400,8 @@ fn tell_loaded(executable: u64, at: usize) {
     }
 }
 
-/// A context may have been started: it is told of what is loaded. So it is in a callback that starts it, but for those of
-/// calls of HSA: the runtime may have locks there, which looking for code objects takes.
+/// A context may have been started: tells it of the loaded code objects. Also in a callback that starts a context, but
+/// not in callbacks of calls of HSA: the runtime may hold locks there, which looking for code objects takes.
 pub fn tell_all(is_in_hsa: impl FnOnce() -> bool) {
     let here = 0_u8;
     let inside = InCallback::enter(ptr::from_ref(&here) as usize);
@@ -423,7 +427,7 @@ pub fn tell_all(is_in_hsa: impl FnOnce() -> bool) {
     tell_loads();
 }
 
-/// Tools end, which are told that everything is unloaded: what was loaded last comes first.
+/// Tools end: tells them that everything is unloaded, beginning with the code object that was loaded last.
 pub fn end(is_meant: impl Fn(&Service) -> bool) {
     let Some(known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
     let all: Vec<_> = known.unloaded.iter().chain(&known.loaded).cloned().collect();
@@ -433,7 +437,7 @@ pub fn end(is_meant: impl Fn(&Service) -> bool) {
     }
 }
 
-/// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
+/// Other tools begin, when all of them have ended: they are told of the code objects that are found to be loaded then.
 pub fn forget() {
     if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
         known.unloaded.clear();
@@ -460,7 +464,7 @@ fn tell_loads() {
     loaded.iter().for_each(|object| object.tell_load(services));
 }
 
-/// As above.
+/// Without the lock, as above.
 fn tell_unloads() {
     let unloaded =
         KNOWN.lock_or_lose(WAIT_NS).map(|mut known| core::mem::take(&mut known.unloaded));

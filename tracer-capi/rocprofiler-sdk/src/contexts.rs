@@ -19,8 +19,8 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
     answer::of(|| {
         // SAFETY: as the caller promises.
         let id = unsafe { id.as_mut() }.ok_or(Status::InvalidArgument)?;
-        // A place that is not empty: later interfaces refuse any, this one what is a context. A tool that is put in again
-        // has static variables as it left them.
+        // A place that is not empty: later interfaces refuse any, this one refuses the id of a context. A tool that is
+        // put in again has static variables as it left them.
         if cfg!(feature = "v1") && *id != NO_CONTEXT && !SDK.is_former_context(*id) {
             return Err(Status::ContextIdNotZero);
         }
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
 extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
     let started = answer::of(|| {
         SDK.start_context(id)?;
-        // Not while tools are initialized: nobody wants anything before the end of that.
+        // Not while tools are initialized: no service wants anything before the end of that.
         sources::begin();
         Ok(())
     });
@@ -59,7 +59,7 @@ extern "C-unwind" fn rocprofiler_stop_context(id: u64) -> u32 {
     })
 }
 
-/// Writes 1 where a context has what is asked, else 0; also on an error.
+/// Writes 1 where `has` holds for a context, else 0; also on an error.
 ///
 /// # Safety
 ///
@@ -100,7 +100,8 @@ unsafe extern "C-unwind" fn rocprofiler_context_is_valid(id: u64, is_valid: *mut
     unsafe { tell(is_valid, id, |context| SDK.can_start(context)) }
 }
 
-/// What a thread does from now on belongs to an id of the program's, in a context. Any thread may say so of any.
+/// The work of a thread belongs to an id of the program's from now on, in a context. Any thread may call this for any
+/// thread.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_push_external_correlation_id(
     context: u64,
@@ -112,7 +113,7 @@ extern "C-unwind" fn rocprofiler_push_external_correlation_id(
     })
 }
 
-/// It belongs to what it belonged to before. `id` gets the one that ends, 0 if there was none.
+/// The work of a thread belongs to the id of before again. `id` receives the one that ends, 0 if there was none.
 ///
 /// # Safety
 ///

@@ -23,15 +23,15 @@ pub mod table {
     /// Those of marks and ranges, of pauses, and of names.
     pub const MARKERS: [u32; 3] = [8, 16, 32];
     pub const RCCL: u32 = 64;
-    /// All of them; two more are of later interfaces, and are never told.
+    /// All of them; two more are of later interfaces, and no tool is ever told of these.
     pub const ALL: u32 = if cfg!(feature = "v1") { 511 } else { 127 };
 }
 
-/// `rocprofiler_intercept_library_cb_t`: which table it is, the version of the library, how many of its kind have come
-/// before, tables, how many, data. It may throw.
+/// `rocprofiler_intercept_library_cb_t`: the kind of the table, the version of the library, the number of tables of the
+/// kind before, tables, their number, data. It may throw.
 type Function = unsafe extern "C-unwind" fn(u32, u64, u64, *mut *mut c_void, u64, *mut c_void);
 
-/// Who wants which tables.
+/// A tool that wants tables.
 struct Wish {
     client: u32,
     tables: u32,
@@ -42,7 +42,7 @@ struct Wish {
 
 static WISHES: Lock<Vec<Arc<Wish>>> = Lock::new(Vec::new());
 
-/// How long a thread waits for another one here.
+/// The time that a thread waits for another one here.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Has a function called with each of these tables that a runtime hands over: 0 are all.
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
     })
 }
 
-/// A tool is called no more. Waits for what it is being told, until a time; whether that has returned.
+/// A tool is called no more. Waits, until a time, for calls that are under way. Returns whether they have returned.
 pub fn silence(client: u32, until: Instant) -> bool {
     let Some(mut wishes) = WISHES.lock_for(WAIT_NS) else { return false };
     let own: Vec<_> = wishes.extract_if(.., |wish| wish.client == client).collect();
@@ -93,7 +93,7 @@ pub fn silence(client: u32, until: Instant) -> bool {
 ///
 /// It is a table of this kind, which stays.
 pub unsafe fn tell(kind: u32, version: u64, instance: u64, mut table: *mut c_void) {
-    // Not under the lock: who is told may wish for more.
+    // Not under the lock: a tool that is told may ask for more tables.
     let wishes = WISHES.lock_for(WAIT_NS).map(|wishes| wishes.clone());
     for wish in wishes.iter().flatten().filter(|wish| wish.tables & kind != 0) {
         if let Some(_calling) = wish.calls.begin() {

@@ -1,5 +1,5 @@
-//! The memory by which `roctap tool` has put a tool into the running process, and what it is told through that:
-//! [`tracer_common::tool`].
+//! The memory by which `roctap tool` has put a tool into the running process, and by which the process tells roctap
+//! what becomes of it: [`tracer_common::tool`].
 
 #![expect(unsafe_code, reason = "memory that roctap reads")]
 
@@ -14,15 +14,15 @@ use tracer_hooks::sys;
 
 use crate::process;
 
-/// The end of what there is no more room for.
+/// The end of a text for which there is no more room.
 const CUT: &str = "... (more was said)\n";
-/// How long a thread waits for another one that says something.
+/// The time that a thread waits for another one that says something.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// The memory, mapped, and its file.
 struct Memory {
     at: NonNull<u8>,
-    /// How long the message is.
+    /// The length of the message.
     said: usize,
     /// There is no room for more.
     is_cut: bool,
@@ -31,10 +31,10 @@ struct Memory {
 // SAFETY: the mapping belongs to no thread.
 unsafe impl Send for Memory {}
 
-/// That of the tool which is there now.
+/// The memory of the tool which is there now.
 static MEMORY: Lock<Option<Memory>> = Lock::new(None);
 
-/// Which file it is: its device and its inode.
+/// The identity of a file: its device and its inode.
 type Id = (u64, u64);
 
 /// The file that has a number now; none if there is none.
@@ -54,7 +54,7 @@ struct File {
 }
 
 impl File {
-    /// That of this number.
+    /// The file of this number.
     fn of(number: RawFd) -> Option<Self> {
         id_of(number).map(|id| Self { number, id })
     }
@@ -136,7 +136,7 @@ pub struct Request {
     pub path: CString,
 }
 
-/// Why it is not.
+/// The reason for which no tool is put in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The memory cannot be used.
@@ -176,8 +176,8 @@ impl Request {
         self.file.is_there() && unsafe { libc::flock(self.file.number, flags) } != 0
     }
 
-    /// Waits until roctap lets go of the tool, or has ended. False: that cannot be waited for, since the process has closed
-    /// the file, or may not lock it.
+    /// Waits until roctap lets go of the tool, or has ended. False if it cannot wait, since the process has closed the
+    /// file, or may not lock it.
     pub fn wait(&self) -> bool {
         while self.file.is_there() {
             // SAFETY: it takes numbers.
@@ -192,15 +192,15 @@ impl Request {
     }
 }
 
-/// Tells what has become of the tool, if roctap has put one in.
+/// Tells roctap what has become of the tool, if roctap has put one in.
 pub fn tell(state: u64) {
     if let Some(Some(memory)) = own().as_deref() {
-        // Pairs with roctap's look: what was said before is seen.
+        // Pairs with roctap's look: roctap sees what was said before.
         memory.word(word::STATE).store(state, Ordering::Release);
     }
 }
 
-/// The same, and it is over: another tool can be put in.
+/// As [`tell`], and then the tool is over: another one can be put in.
 pub fn end(state: u64) {
     if let Some(mut current) = own()
         && let Some(memory) = current.take()
@@ -209,7 +209,7 @@ pub fn end(state: u64) {
     }
 }
 
-/// Says something to roctap; false if that is not there, for it has put no tool in.
+/// Says something to roctap; false if roctap has put no tool in.
 pub fn say(line: &str) -> bool {
     match own().as_deref_mut() {
         Some(Some(memory)) => {

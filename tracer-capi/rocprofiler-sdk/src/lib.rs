@@ -1,11 +1,11 @@
-//! `librocprofiler-sdk.so.0`: the C interface of ROCprofiler-SDK 0.5, for tools that are built against AMD's library of that
-//! name; with the feature `v1` `librocprofiler-sdk.so.1`, that of 1.0. What it does is in [`rocprofiler`]; here are its
-//! exported functions.
+//! `librocprofiler-sdk.so.0`: the C interface of ROCprofiler-SDK 0.5, for tools that are built against AMD's library of
+//! that name; with the feature `v1` `librocprofiler-sdk.so.1`, that of 1.0. [`rocprofiler`] has the functions behind
+//! it; this crate has the exported functions.
 //!
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
 //! * [`contexts`], [`buffers`], [`callbacks`], [`kinds`]: the functions, by what they are about.
 //! * [`runtime`]: how calls and work get in; [`threads`]: threads that the runtimes create.
-//! * [`sources`]: where records come from; what cannot be traced, and why.
+//! * [`sources`]: the sources of records; the kinds that cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
 //!   version has them; [`told`]: what tools are told at its begin and at its end.
 //! * [`code_objects`], [`kernels`]: what is loaded; [`scratch`]: scratch memory of queues.
@@ -51,5 +51,5 @@ mod told;
 mod tools;
 mod work;
 
-/// What tools have configured in this process.
+/// The configuration of the tools of this process.
 static SDK: rocprofiler::sdk::Sdk = rocprofiler::sdk::Sdk::new();

@@ -1,4 +1,4 @@
-//! What is told to the user: as much as `ROCPROFILER_LOG_LEVEL` says. It is told on standard error, or to the `roctap` that
+//! Messages to the user: as many as `ROCPROFILER_LOG_LEVEL` says. They go to standard error, or to the `roctap` that
 //! has put a tool into the process, whose standard error is the program's own.
 
 use std::fmt::Arguments;
@@ -9,7 +9,7 @@ use capi_common::quiet::quiet;
 
 use crate::late;
 
-/// How much is told.
+/// The level of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Error,
@@ -17,7 +17,8 @@ enum Level {
     Info,
 }
 
-/// What the environment says: a word, or a number from 0 (errors) to 2 and more. Warnings, where it says nothing.
+/// The level that the environment names, by a word or a number: 0 for errors, 1 for warnings, 2 or 3 for all. Warnings,
+/// where it names none.
 static MOST: LazyLock<Level> = LazyLock::new(|| {
     match std::env::var("ROCPROFILER_LOG_LEVEL").unwrap_or_default().to_lowercase().as_str() {
         "fatal" | "error" | "0" => Level::Error,
@@ -31,23 +32,23 @@ fn tell(level: Level, what: Arguments<'_>) {
         if late::say(&format!("{what}\n")) {
             return;
         }
-        // One write, so that lines of several threads stay whole. Nobody can be told if that fails.
+        // One write, so that lines of several threads stay whole. If that fails, nobody can be told.
         let line = format!("rocprofiler-sdk ({}): {what}\n", std::process::id());
         let _ = quiet(|| io::stderr().write_all(line.as_bytes()));
     }
 }
 
-/// Something was asked for that cannot be done.
+/// Reports a request that cannot be fulfilled.
 pub fn error(what: Arguments<'_>) {
     tell(Level::Error, what);
 }
 
-/// Something will be missing.
+/// Reports something that will be missing.
 pub fn warn(what: Arguments<'_>) {
     tell(Level::Warning, what);
 }
 
-/// What was done.
+/// Reports something that was done.
 pub fn info(what: Arguments<'_>) {
     tell(Level::Info, what);
 }

@@ -4,14 +4,14 @@ use tracer_common::shim::Dispatch;
 
 use crate::layout::{COPY_ADDRESSES, HIP_CALL, ID_WORDS, SCRATCH_IDS_FIRST, SCRATCH_SIZE};
 
-/// Of all records.
+/// The parts that all records have.
 #[derive(Clone, Copy)]
 pub struct Common {
     /// `rocprofiler_buffer_tracing_kind_t`.
     pub kind: u32,
     pub operation: u32,
     pub correlation_id: u64,
-    /// The context's own, of the thread.
+    /// The external id of the thread in the context.
     pub external_id: u64,
     /// ns of CLOCK_BOOTTIME.
     pub begin_ns: u64,
@@ -24,12 +24,12 @@ const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// A record of so many words begins with its bytes.
+/// A record of this many words begins with its bytes.
 const fn bytes<const WORDS: usize>() -> u64 {
     (WORDS * size_of::<u64>()) as u64
 }
 
-/// `rocprofiler_correlation_id_t`: no call around it is told.
+/// `rocprofiler_correlation_id_t`: the call around it is not given.
 pub fn ids(correlation_id: u64, external_id: u64) -> [u64; ID_WORDS] {
     let mut ids = [0; ID_WORDS];
     ids[..2].copy_from_slice(&[correlation_id, external_id]);
@@ -50,7 +50,7 @@ pub fn call(common: &Common) -> [u64; CALL] {
     record
 }
 
-/// Bytes of what records of calls have in common.
+/// Bytes of the parts that all records of calls have.
 #[cfg(feature = "v1")]
 pub const CALL_BYTES: usize = 8 * CALL;
 
@@ -70,7 +70,7 @@ pub fn call_of_hip(common: &Common, arguments_and_result: &HipWords) -> [u64; CA
     record
 }
 
-/// The data of a callback of work, of which a copy has the first words alone. The first one is how many bytes it has.
+/// The data of a callback of work; a copy has only the first words. The first word is the size in bytes.
 pub type Data = [u64; 19];
 
 /// `rocprofiler_callback_tracing_memory_copy_data_t`; begin and end are zeros until it is done.
@@ -111,8 +111,8 @@ pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; COPY] {
     record
 }
 
-/// `rocprofiler_buffer_tracing_correlation_id_retirement_record_t`: since when nothing of an id is under way, ns of
-/// CLOCK_BOOTTIME.
+/// `rocprofiler_buffer_tracing_correlation_id_retirement_record_t`: the time since when nothing of an id is under way,
+/// ns of CLOCK_BOOTTIME.
 pub fn retirement(kind: u32, time_ns: u64, correlation_id: u64) -> [u64; 4] {
     [bytes::<4>(), pair(kind, 0), time_ns, correlation_id]
 }
@@ -159,21 +159,21 @@ pub enum Runtime {
     Rccl = 4,
 }
 
-/// What tools are told of a runtime.
+/// The begin of a runtime, as tools are told of it.
 #[derive(Clone, Copy)]
 pub struct Initialization {
     pub runtime: Runtime,
     /// 10000 * major + 100 * minor + patch; 0 where the runtime does not tell.
     pub version: u64,
-    /// How many of its kind have begun before it.
+    /// The number of runtimes of its kind that have begun before it.
     pub instance: u64,
 }
 
 /// Words of [`initialization`].
 const INITIALIZATION: usize = 6 + ID_WORDS;
 
-/// `rocprofiler_buffer_tracing_runtime_initialization_record_t`, which has no ids: when a thread had a runtime begin, ns of
-/// CLOCK_BOOTTIME.
+/// `rocprofiler_buffer_tracing_runtime_initialization_record_t`, which has no ids: the time when a thread had a runtime
+/// begin, ns of CLOCK_BOOTTIME.
 pub fn initialization(
     kind: u32,
     &Initialization { runtime, version, instance }: &Initialization,
@@ -187,7 +187,7 @@ pub fn initialization(
     record
 }
 
-/// What a kernel was launched with.
+/// The launch parameters of a kernel.
 #[derive(Clone, Copy, Default)]
 pub struct Launch {
     workgroup: [u16; 3],
@@ -203,7 +203,7 @@ impl Launch {
     }
 }
 
-/// Which kernel ran where.
+/// A kernel that ran, and the place where it ran.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     pub agent: u64,
@@ -220,7 +220,7 @@ fn dispatch_info(kernel: &Kernel, launch: &Launch) -> [u64; 16] {
     let [wide, high, deep] = workgroup.map(u32::from);
     let mut info = [0; 16];
     let known = [
-        // Without what is reserved.
+        // Without the reserved bytes.
         bytes::<9>(),
         kernel.agent,
         kernel.queue,

@@ -1,5 +1,5 @@
-//! Tools are configured, initialized, and finalized once, at the end of the process or when they ask for it. One that was
-//! put into a running process is finalized when that is asked for, and can be put into it again.
+//! Tools are configured, initialized, and finalized once, at the end of the process or when they ask for it. A tool
+//! that was put into a running process is finalized when roctap asks for it, and can be put into it again.
 
 #![expect(unsafe_code, reason = "exports, and functions of tools")]
 
@@ -37,9 +37,9 @@ const FIRST_CLIENT: u32 = 0x3_0000;
 /// A tool that takes part.
 struct Client {
     handle: u32,
-    /// Where the library begins that has its `rocprofiler_configure`.
+    /// The begin of the library that has its `rocprofiler_configure`.
     library: Option<usize>,
-    /// What it has as its id, and may keep a pointer to: only with this handle it finalizes itself.
+    /// The tool's id, to which it may keep a pointer: it finalizes itself only with this handle.
     id: NonNull<ClientId>,
     configured: Configured,
 }
@@ -50,7 +50,7 @@ unsafe impl Send for Client {}
 impl Client {
     /// The handle that the tool has left in its id.
     fn own(&self) -> u32 {
-        // SAFETY: it lives for ever; who writes it is the tool, before it is finalized.
+        // SAFETY: it lives for ever; only the tool writes it, before it is finalized.
         unsafe { (*self.id.as_ptr()).handle }
     }
 }
@@ -63,7 +63,7 @@ static NEXT: AtomicU32 = AtomicU32::new(FIRST_CLIENT);
 
 /// Held by the thread that initializes tools.
 static INITIALIZATION: Lock<()> = Lock::new(());
-/// A runtime has begun meanwhile, and nobody waited for the tools.
+/// A runtime has begun meanwhile, and did not wait for the tools.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// The process exits: nothing begins any more.
 static EXITS: AtomicBool = AtomicBool::new(false);
@@ -71,7 +71,8 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 /// How many threads finalize a tool that wanted to be.
 static ITSELF: AtomicUsize = AtomicUsize::new(0);
 
-/// How long one of these is waited for: whoever has it may have been stopped, or may wait for who comes here.
+/// The time that one of these locks is waited for: its owner may have been stopped, or may wait for the thread that
+/// comes here.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Between two looks of an exit that waits for another thread.
@@ -80,7 +81,7 @@ const LOOK: Duration = Duration::from_millis(1);
 thread_local! {
     /// The thread initializes tools, or finalizes them. They may call a runtime that has us initialize them, and exit.
     static IS_IN_TOOLS: Cell<bool> = const { Cell::new(false) };
-    /// It loads a tool that was put in, which may configure itself.
+    /// The thread loads a tool that was put in, which may configure itself.
     static LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -88,8 +89,8 @@ fn lock<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
     lock.lock_for(WAIT_NS)
 }
 
-/// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits, but not for long: a
-/// runtime goes on without tools, and is recorded when they are there.
+/// Finds tools, configures all of them, and initializes them then; once. A thread that comes meanwhile waits, but not
+/// for long: a runtime goes on without tools, and is recorded when they are there.
 pub fn initialize() {
     if SDK.initialized() == stage::OVER || process::is_forked() {
         return;
@@ -97,7 +98,7 @@ pub fn initialize() {
     let is_free = !IS_IN_TOOLS.get();
     let Some(_initialization) = is_free.then(|| lock(&INITIALIZATION)).flatten() else {
         IS_MISSED.store(true, Ordering::Relaxed);
-        // Pairs with the one below: either is it seen there, or the caller sees what is wanted.
+        // Pairs with the fence below: either that thread sees `IS_MISSED`, or the caller sees what is wanted.
         fence(Ordering::SeqCst);
         return;
     };
@@ -106,7 +107,7 @@ pub fn initialize() {
     }
 }
 
-/// Configures and initializes these tools. The caller has begun that.
+/// Configures and initializes these tools. The caller has begun the initialization.
 fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     IS_IN_TOOLS.set(true);
     // Also when a tool has thrown: others are not initialized a second time.
@@ -119,7 +120,7 @@ fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     sys::at_exit(at_exit);
     configure(tools());
     initialize_all();
-    // Once more: what the tools have constructed is destroyed after they are finalized.
+    // Once more: objects that the tools have constructed are destroyed after the tools are finalized.
     sys::at_exit(at_exit);
     drop(ends);
     fence(Ordering::SeqCst);
@@ -130,12 +131,12 @@ fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     contained(markers::ask);
 }
 
-/// A tool is loaded into the running process, and configured and initialized alone, as if none had ever been. It gets
-/// what happens from now on, and code objects that are loaded already.
+/// A tool is loaded into the running process, and configured and initialized alone, as if none had ever been. It is
+/// told of everything from now on, and of code objects that are loaded already.
 ///
 /// # Errors
 ///
-/// Why it takes no part.
+/// The reason for which it takes no part.
 pub fn begin_late(path: &CStr) -> core::result::Result<(), String> {
     const BUSY: &str = "the process has tools already, or they are being initialized or finalized";
     const OVER: &str = "the process exits";
@@ -187,8 +188,8 @@ fn exits() -> bool {
     EXITS.load(Ordering::Relaxed)
 }
 
-/// The tool that was put into the running process is finalized, unless the exit of the process does that, and what was there
-/// for it ends.
+/// Finalizes the tool that was put into the running process, unless the exit of the process does that, and ends the
+/// threads and services that were there for it.
 pub fn end_late() {
     late::tell(state::ENDS);
     if !process::is_forked() && end_all() {
@@ -196,7 +197,8 @@ pub fn end_late() {
     }
 }
 
-/// Finalizes all tools, and ends what was there for them; false if another thread does so, or has.
+/// Finalizes all tools, and ends the threads and services that were there for them; false if another thread does so, or
+/// has.
 fn end_all() -> bool {
     let is_first = finalize_all();
     if is_first {
@@ -207,7 +209,7 @@ fn end_all() -> bool {
     is_first
 }
 
-/// Calls its function when it is dropped, also by an exception.
+/// Calls a function when it is dropped, also by an exception.
 struct AtEnd<F: Fn()>(F);
 
 impl<F: Fn()> Drop for AtEnd<F> {
@@ -216,7 +218,7 @@ impl<F: Fn()> Drop for AtEnd<F> {
     }
 }
 
-/// Asks each tool what is to be called. One that answers null takes no part.
+/// Asks each tool for the functions to call. A tool that answers null takes no part.
 fn configure(tools: Vec<Found>) {
     for (priority, tool) in (0..).zip(tools) {
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -250,8 +252,8 @@ fn configure(tools: Vec<Found>) {
     }
 }
 
-/// The tool that a function belongs to: the one that is being configured or initialized, or, when all have been, the one
-/// of the same library.
+/// The tool that a function belongs to: the one that is being configured or initialized, or, when all have been, the
+/// one of the same library.
 pub fn client_of(function: usize) -> u32 {
     let is_over = SDK.initialized() == stage::OVER;
     let library = is_over.then(|| sys::library_of(function)).flatten();
@@ -260,13 +262,13 @@ pub fn client_of(function: usize) -> u32 {
     client.unwrap_or_else(tools::current)
 }
 
-/// A tool takes no part: what it has asked for already is nobody's.
+/// A tool takes no part: the services that it has asked for already belong to nobody.
 fn leave_out(handle: u32) {
     SDK.end_contexts(handle);
     silence(handle, Instant::now());
 }
 
-/// When all of them have been configured.
+/// Initializes the tools, when all of them have been configured.
 fn initialize_all() {
     for place in 0.. {
         let clients = lock(&CLIENTS);
@@ -304,11 +306,12 @@ unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
     }
 }
 
-/// The process exits. What another thread has begun is waited for: what tools use is destroyed then. A tool's finalize
-/// function may throw, and ends the process with what it says.
+/// The process exits. Waits for other threads that initialize or finalize tools: objects that tools use are destroyed
+/// afterwards. A tool's finalize function may throw, and its exception ends the process.
 extern "C-unwind" fn at_exit() {
     EXITS.store(true, Ordering::Relaxed);
-    // Pairs with the one in `begin_late`: either has a tool begun that is found here, or it finds that the process exits.
+    // Pairs with the fence in `begin_late`: either this thread finds the tool that has begun, or that thread finds that
+    // the process exits.
     fence(Ordering::SeqCst);
     if process::is_forked() {
         return;
@@ -316,7 +319,7 @@ extern "C-unwind" fn at_exit() {
     wait_until(|| SDK.initialized() != stage::DURING);
     late::tell(state::ENDS);
     let is_over = finalize_all() || wait_until(|| SDK.finalized() == stage::OVER);
-    // In a callback it may be this thread that is waited for.
+    // In a callback it may be this thread for which it would wait.
     if !CallbackThread::is_any_current() && !InCallback::is_current() {
         wait_until(|| ITSELF.load(Ordering::SeqCst) == 0);
     }
@@ -325,9 +328,10 @@ extern "C-unwind" fn at_exit() {
     }
 }
 
-/// Waits for another thread, which initializes tools or finalizes them, but not for ever; whether it has done so.
+/// Waits for another thread, which initializes tools or finalizes them, but not for ever. Returns whether it has done
+/// so.
 fn wait_until(has_done: impl Fn() -> bool) -> bool {
-    /// However often the process is told that it exits.
+    /// One deadline, however often the process is told that it exits.
     static UNTIL: OnceLock<Instant> = OnceLock::new();
     let until = *UNTIL.get_or_init(|| Instant::now() + 2 * EXIT_WAIT);
     while !has_done() && !IS_IN_TOOLS.get() && Instant::now() < until {
@@ -336,9 +340,9 @@ fn wait_until(has_done: impl Fn() -> bool) -> bool {
     has_done()
 }
 
-/// Finalizes all tools, once; whether this was the first time.
+/// Finalizes all tools, once. Returns whether this was the first time.
 fn finalize_all() -> bool {
-    /// How many operations users were told of.
+    /// The number of operations that users were told of.
     static TOLD: AtomicUsize = AtomicUsize::new(0);
     let is_first = SDK.begin_finalization();
     if is_first {
@@ -364,8 +368,8 @@ fn finalize_all() -> bool {
     is_first
 }
 
-/// Stops what tools have started, delivers what was written, and calls their functions, each once. Nothing of theirs is
-/// called after that. How many operations of GPUs waited for callbacks even then.
+/// Stops what tools have started, delivers the written records, and calls the tools' functions, each once. No function
+/// of theirs is called after that. Returns the number of operations of GPUs that waited for callbacks even then.
 fn finalize_those(is_meant: impl Fn(&Client) -> bool) -> usize {
     let mut meant = Vec::new();
     for client in lock(&CLIENTS).iter_mut().flat_map(|clients| clients.iter_mut()) {
@@ -376,7 +380,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) -> usize {
     }
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
     let unfinished = work::drain_last();
-    // Callbacks that come back may have been behind for long: what follows has time of its own.
+    // Callbacks that come back may have been behind for long: the following steps have time of their own.
     let until = Instant::now() + EXIT_WAIT;
     if unfinished > 0 {
         log::warn(format_args!("lost {unfinished}: {}", ShimLoss::UNFINISHED.describe()));
@@ -433,7 +437,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) -> usize {
     behind
 }
 
-/// A tool is called no more. Waits for what is being called, until a time; whether it has returned.
+/// A tool is called no more. Waits, until a time, for calls that are under way. Returns whether they have returned.
 fn silence(handle: u32, until: Instant) -> bool {
     SDK.silence(handle, until) & intercept_tables::silence(handle, until)
 }

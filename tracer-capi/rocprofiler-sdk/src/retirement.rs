@@ -1,11 +1,12 @@
 //! Correlation ids are retired: tools are told when nothing of an id is under way any more.
 //!
-//! An id is in use by its call, until that has returned, and by each operation of a GPU that the call has enqueued, until
-//! its record is in the buffers of all who wanted it, and their callbacks have been called. Each of these has a share of what writes the record of the
-//! retirement, one for each service that wants it, and whoever gives the last share back writes it. That waits for nobody.
+//! An id is in use by its call, until that has returned, and by each operation of a GPU that the call has enqueued,
+//! until its record is in the buffers of all services that wanted it, and their callbacks have been called. Each of
+//! these has a share of an object that writes the record of the retirement, one object for each service that wants it,
+//! and the thread that gives the last share back writes it. That waits for nobody.
 //!
-//! Who wants to be told is decided when an id is used. A tool that takes no records of an operation, because it is stuck,
-//! keeps the id in use for itself alone.
+//! The services to be told are chosen when an id is used. A tool that takes no records of an operation, because it is
+//! stuck, keeps the id in use for itself alone.
 
 use std::ptr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::{SDK, records};
 
 const KIND: Kind = Kind::CorrelationIdRetirement;
 
-/// Who wants to be told of an id that these services have. Their contexts may have been stopped since.
+/// The services that want to be told of an id that `services` have. Their contexts may have been stopped since.
 #[inline]
 pub fn wanting(kind: Kind, services: Services) -> Services {
     SDK.wanting_beside(KIND, kind, services)
@@ -55,13 +56,13 @@ impl Use {
         Self(SDK.each(KIND, services).map(retirement).collect())
     }
 
-    /// That of a tool alone.
+    /// The part of the use that belongs to one tool.
     pub fn of(&self, client: u32) -> Self {
         let own = self.0.iter().filter(|retirement| retirement.service.client() == client);
         Self(own.cloned().collect())
     }
 
-    /// It ends for all tools but those for which something holds.
+    /// The use ends for all tools but those for which `is_kept` holds.
     pub fn end_but_for(&mut self, is_kept: impl Fn(&Service) -> bool) {
         self.0.retain(|retirement| is_kept(retirement.service));
     }
@@ -70,7 +71,7 @@ impl Use {
 /// The use of an id by its call.
 pub struct CallUse {
     services: Services,
-    /// What operations have shares of.
+    /// The retirements of which operations have shares.
     shared: Vec<Arc<Retirement>>,
 }
 
@@ -81,7 +82,7 @@ impl CallUse {
         Self { services: wanting(kind, services), shared: Vec::new() }
     }
 
-    /// It enqueues an operation. Who has begun to want it meanwhile is told, too.
+    /// The call enqueues an operation. Services that have begun to want the id meanwhile are told, too.
     pub fn share(&mut self, id: u64) -> Use {
         self.services = self.services.union(SDK.wanting(KIND, None));
         for service in SDK.each(KIND, self.services) {
@@ -92,7 +93,7 @@ impl CallUse {
         Use(self.shared.clone())
     }
 
-    /// It has returned, and its records are written.
+    /// The call has returned, and its records are written.
     pub fn end(self, id: u64) {
         let alone = SDK.each(KIND, self.services).filter(|service| !self.is_shared(service));
         alone.for_each(|service| retire(id, service));

@@ -22,18 +22,18 @@ use crate::{SDK, calls, log, process, records};
 
 const KIND: Kind = Kind::ScratchMemory;
 
-/// What is done, as often as the runtime tells of it: the operations of the kind, at their begins and ends.
+/// The events that the runtime reports: the begin and the end of each operation of the kind.
 const FUNCTIONS: [ToolEvent; 6] =
     [begins::<1>, ends::<1>, begins::<2>, ends::<2>, begins::<3>, ends::<3>];
 /// The operation that allocates.
 const ALLOCATES: usize = 1;
 
 thread_local! {
-    /// What has begun and not ended, by operation.
+    /// The operations that have begun and not ended, by operation.
     static BEGUN: RefCell<[Option<Begun>; 3]> = const { RefCell::new([const { None }; 3]) };
 }
 
-/// Has the runtime of these tables tell of scratch memory, if that is wanted.
+/// Has the runtime of these tables report scratch memory, if that is wanted.
 pub fn follow(tables: &Tables) {
     if SDK.is_wanted(KIND) && !scratch::tell(tables, &FUNCTIONS) {
         log::info(format_args!(
@@ -50,7 +50,7 @@ struct Payload {
     agent: u64,
     queue: u64,
     flags: u32,
-    /// Of the runtime's event, by which its arguments are known.
+    /// The kind of the runtime's event, which says what its arguments are.
     event: u32,
     /// Of an allocation: the packet that wants it; at its end bytes, and waves at most.
     arguments: [u64; 3],
@@ -59,11 +59,11 @@ struct Payload {
 const _: () = assert!(size_of::<Payload>() == 56 && offset_of!(Payload, arguments) == 32);
 
 impl Payload {
-    /// At the begin of an operation.
+    /// The payload at the begin of an operation.
     ///
     /// # Safety
     ///
-    /// The runtime tells of `event`, which has what the operation has at its begin.
+    /// The runtime reports `event`, which has the fields of the operation's begin.
     unsafe fn new(event: *const ScratchEvent, operation: usize) -> Self {
         // SAFETY: all events have it.
         let queue = unsafe { (&raw const (*event).queue).read() };
@@ -74,11 +74,11 @@ impl Payload {
         unsafe { payload.with(event, operation, Phase::Enter) }
     }
 
-    /// What an event tells, of the same queue, which may be gone at the end.
+    /// Adds the data of an event of the same queue, which may be gone at the end.
     ///
     /// # Safety
     ///
-    /// The runtime tells of `event`, which has what the operation has in this phase.
+    /// The runtime reports `event`, which has the fields of the operation in this phase.
     unsafe fn with(self, event: *const ScratchEvent, operation: usize, phase: Phase) -> Self {
         // SAFETY: all events have these.
         let (kind, flags) =
@@ -99,10 +99,10 @@ impl Payload {
     }
 }
 
-/// What has begun, and when, ns of CLOCK_BOOTTIME.
+/// An operation that has begun, and the time, ns of CLOCK_BOOTTIME.
 type Begun = (Box<Told<Payload>>, u64);
 
-/// The runtime begins with an operation.
+/// The runtime begins an operation.
 unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const ScratchEvent) -> Status {
     let frame = 0_u8;
     if CallbackThread::is_any_current() || process::is_forked() {
@@ -117,12 +117,12 @@ unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const Scratch
     let of = (KIND, OPERATION as u32);
     let told = Box::new(Told::new(of, services, payload, calls::enqueue()));
     told.begin(ptr::from_ref(&frame) as usize);
-    // Last: what is done before is no part of it.
+    // Last: the work before is no part of the operation.
     keep(OPERATION, Some((told, timestamp_ns())));
     SUCCESS
 }
 
-/// It has ended.
+/// The operation has ended.
 unsafe extern "C-unwind" fn ends<const OPERATION: usize>(event: *const ScratchEvent) -> Status {
     let frame = 0_u8;
     let Some((told, begin_ns)) = keep(OPERATION, None) else { return SUCCESS };
@@ -136,15 +136,15 @@ unsafe extern "C-unwind" fn ends<const OPERATION: usize>(event: *const ScratchEv
     told.end(ptr::from_ref(&frame) as usize);
     let Payload { agent, queue, flags, arguments: [_, bytes, _], .. } = payload;
     for (buffer, common) in told.buffers([begin_ns, end_ns]) {
-        // The runtime holds a lock: it waits for nobody.
+        // The runtime holds a lock: this waits for nobody.
         buffer.write_at_once(&records::scratch(&common, agent, queue, flags, bytes));
     }
     SUCCESS
 }
 
-/// Puts what has begun in the place of what has begun before.
+/// Keeps an operation that has begun in the place of the one that began before.
 fn keep(operation: usize, told: Option<Begun>) -> Option<Begun> {
-    // A thread that ends has none any more.
+    // A thread that ends has no place any more.
     let replace =
         |begun: &RefCell<[_; 3]>| std::mem::replace(&mut begun.borrow_mut()[operation - 1], told);
     BEGUN.try_with(replace).ok().flatten()

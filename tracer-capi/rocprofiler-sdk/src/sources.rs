@@ -1,4 +1,5 @@
-//! Where records come from: calls of the runtimes and of roctx, and work of GPUs; what cannot be traced, and why.
+//! The sources of records: calls of the runtimes and of roctx, and work of GPUs; the kinds that cannot be traced, and
+//! why.
 
 use core::ffi::c_void;
 
@@ -9,7 +10,7 @@ use tracer_hooks::{InstallError, Tables, Timing, contained};
 
 use crate::{calls, log, scratch, threads, work};
 
-/// What a tool is answered that wants a kind of which nothing is recorded, and why; none if it is.
+/// The answer to a tool that wants a kind of which nothing is recorded, and the reason; none if the kind is recorded.
 pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
     let why = match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
@@ -26,7 +27,7 @@ pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
         Kind::RcclApi => Some("RCCL is not intercepted"),
         _ => Some("nothing is intercepted yet"),
     };
-    // Tools go on without where the kernel is said to be the reason.
+    // Where the kernel is said to be the reason, tools go on without the kind.
     let status = match kind {
         Kind::PageMigration => Status::IncompatibleKernel,
         _ => Status::NotImplemented,
@@ -34,7 +35,7 @@ pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
     why.map(|why| (status, why))
 }
 
-/// The same of one for which no callbacks are called.
+/// As [`refused`], for a tool that wants callbacks of a kind; none if callbacks are called.
 pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
     match kind {
         Kind::CodeObject | Kind::HipStream => None,
@@ -42,13 +43,13 @@ pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
     }
 }
 
-/// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
-/// begin on.
+/// Records everything that is wanted from now on, in runtimes that may be in use. Where none is loaded, recording
+/// begins when it does.
 pub fn begin() {
     begin_with(calls::patch);
 }
 
-/// The same for a tool that comes when runtimes may be in use already.
+/// As [`begin`], for a tool that comes when runtimes may be in use already.
 pub fn begin_late() {
     begin_with(calls::patch_late);
 }

@@ -14,7 +14,7 @@ use tracer_hooks::lock::Lock;
 
 use crate::{SDK, log, process};
 
-/// How long another thread that does the same is waited for, ns.
+/// The time that another thread that does the same is waited for, ns.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// A runtime's library: its file, and its bit of `rocprofiler_runtime_library_t`.
@@ -29,14 +29,15 @@ const START_THREAD: &CStr =
 type Begin = extern "C" fn(*mut c_void) -> *mut c_void;
 type PthreadCreate =
     unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Begin, *mut c_void) -> c_int;
-/// The thread, what it is to run, and a function that is there for the linker alone. It throws where there is no thread.
+/// Arguments: the thread, the state that it is to run, and a function that is there for the linker alone. It throws
+/// where there is no thread.
 type StartThread = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void);
 
 /// A function that creates threads, as a library imports it.
 struct Creator {
     library: (&'static [u8], u32),
     name: &'static CStr,
-    /// What stands in for it.
+    /// The function of ours that stands in for it.
     ours: fn() -> usize,
     /// The function itself; 0 until ours stands in for it, [`ABSENT`] if the library does not import it.
     function: AtomicUsize,
@@ -51,7 +52,7 @@ static CREATORS: [Creator; 4] = [
     Creator::new(HIP, START_THREAD, || start_thread::<3> as *const () as usize),
 ];
 
-/// Has tools told of threads of the runtimes that are loaded, if any tool wants to be.
+/// Has tools told of threads of the loaded runtimes, if any tool wants to be.
 pub fn follow() {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
     let is_missing = |creator: &&Creator| {
@@ -75,7 +76,8 @@ impl Creator {
         let Some(import) = library.import(self.name) else {
             return self.function.store(ABSENT, Ordering::Relaxed);
         };
-        // Of one that was not called yet, what the dynamic linker would find: another library's may come first.
+        // Of a function that was not called yet, the one that the dynamic linker would find: another library's may come
+        // first.
         let function = import.function().or_else(|| {
             // SAFETY: a name.
             let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) };
@@ -91,13 +93,13 @@ impl Creator {
         }
     }
 
-    /// Tells of what `create` creates, in the process that has the tools.
+    /// Tells tools of the thread that `create` creates, in the process that has the tools.
     fn around<T>(&self, create: impl FnOnce() -> T) -> T {
         if process::is_forked() { create() } else { SDK.watchers.around(self.library.1, create) }
     }
 }
 
-/// Stands in for `pthread_create`. What a tool throws here ends the process.
+/// Stands in for `pthread_create`. An exception of a tool's ends the process here.
 ///
 /// # Safety
 ///
@@ -116,7 +118,7 @@ unsafe extern "C" fn pthread_create<const CREATOR: usize>(
     })
 }
 
-/// Stands in for what begins the thread of a `std::thread`.
+/// Stands in for the function that begins the thread of a `std::thread`.
 ///
 /// # Safety
 ///

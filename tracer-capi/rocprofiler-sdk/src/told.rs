@@ -1,5 +1,5 @@
-//! What has begun and will end on the same thread, and who is told of both: callbacks with a payload that they have
-//! pointers to, and buffers at the end.
+//! An operation that begins and ends on the same thread, and the services that are told of both: callbacks with a
+//! payload that they have pointers to, and buffers at the end.
 
 use core::cell::{Cell, RefCell, UnsafeCell};
 use core::ffi::c_void;
@@ -21,7 +21,7 @@ pub struct Told<P> {
     kind: Kind,
     operation: u32,
     services: Services,
-    /// What each callback keeps.
+    /// The callbacks, and the data that each of them keeps.
     callbacks: Vec<(&'static Service, UnsafeCell<u64>)>,
     /// Callbacks have been told of the begin.
     has_begun: Cell<bool>,
@@ -34,7 +34,7 @@ pub struct Told<P> {
 }
 
 impl<P: Copy> Told<P> {
-    /// Nobody is told yet.
+    /// An operation of which no service has been told yet.
     pub fn new(
         (kind, operation): (Kind, u32),
         services: Services,
@@ -70,7 +70,7 @@ impl<P: Copy> Told<P> {
         }
     }
 
-    /// Tells those of the end who were told of the begin.
+    /// Tells the callbacks of the end that were told of the begin.
     pub fn end(&self, at: usize) {
         if self.has_begun.get()
             && let Some(_inside) = InCallback::enter(at)
@@ -95,21 +95,21 @@ impl<P: Copy> Told<P> {
         }
     }
 
-    /// The payload, as it is now. Not while a tool is called.
+    /// The payload, as it is now. Not to be called while a tool is called.
     #[expect(unsafe_code, reason = "memory that tools have pointers to")]
     pub fn payload(&self) -> P {
         // SAFETY: the thread's own, and no tool is called just now.
         unsafe { *self.payload.get() }
     }
 
-    /// Changes it. Not while a tool is called.
+    /// Changes the payload. Not to be called while a tool is called.
     #[expect(unsafe_code, reason = "memory that tools have pointers to")]
     pub fn set_payload(&self, payload: P) {
         // SAFETY: as above.
         unsafe { *self.payload.get() = payload };
     }
 
-    /// The buffers that want it, with what a record of it has in common with others.
+    /// The buffers that want the operation, with the parts that all records of it have.
     pub fn buffers(
         &self,
         [begin_ns, end_ns]: [u64; 2],

@@ -22,14 +22,14 @@ pub struct ClientId {
     /// Bytes of this structure.
     #[cfg(feature = "v1")]
     pub size: usize,
-    /// What the tool calls itself; it may be null.
+    /// The name that the tool gives itself; it may be null.
     pub name: *const c_char,
     /// Its number.
     pub handle: u32,
 }
 
 impl ClientId {
-    /// Of a tool that has not given itself a name.
+    /// The id of a tool that has not given itself a name.
     pub fn new(handle: u32) -> Self {
         Self {
             #[cfg(feature = "v1")]
@@ -50,11 +50,11 @@ pub struct Configured {
     pub initialize: Option<unsafe extern "C-unwind" fn(Finalize, *mut c_void) -> c_int>,
     /// Called once, at the end.
     pub finalize: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
-    /// What both are called with.
+    /// The argument of both functions.
     pub tool_data: *mut c_void,
 }
 
-/// By which a tool is finalized before the end of the process.
+/// The function by which a tool is finalized before the end of the process.
 pub type Finalize = unsafe extern "C-unwind" fn(ClientId);
 
 /// `rocprofiler_configure`: version, version as text, tools before it, its id.
@@ -68,16 +68,16 @@ pub fn current() -> u32 {
     CURRENT.load(Ordering::Relaxed)
 }
 
-/// It is this one.
+/// Sets the number of that tool.
 pub fn set_current(handle: u32) {
     CURRENT.store(handle, Ordering::Relaxed);
 }
 
-/// What a tool's function is called with, on whichever thread.
+/// The argument of a tool's function, on whichever thread.
 #[derive(Clone, Copy)]
 pub struct Argument(pub *mut c_void);
 
-// SAFETY: it is the tool's, which has its functions called on other threads.
+// SAFETY: the argument is the tool's, which has its functions called on other threads.
 unsafe impl Send for Argument {}
 // SAFETY: as above.
 unsafe impl Sync for Argument {}
@@ -92,7 +92,7 @@ impl Argument {
 ///
 /// # Safety
 ///
-/// So many are at `operations` for as long as they are used, or it is null.
+/// As many operations as `count` says are at `operations` for as long as they are used, or it is null.
 pub unsafe fn operations<'a>(
     kind: Kind,
     operations: *const i32,
@@ -111,7 +111,7 @@ pub unsafe fn operations<'a>(
     if wanted.iter().all(is_one) { Ok(wanted) } else { Err(Status::OperationNotFound) }
 }
 
-/// A tool, and where it was found.
+/// A tool, and the place where it was found.
 pub struct Found {
     pub configure: Configure,
     pub place: String,
@@ -149,7 +149,7 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
             // It stays loaded: its functions are called at the end.
             Some(configure) => tools.add(configure, || path.to_string_lossy().into_owned()),
             None => {
-                // SAFETY: it was opened above; whoever has it loaded keeps it.
+                // SAFETY: it was opened above; a library that others have loaded stays.
                 unsafe { libc::dlclose(handle) };
             }
         }
@@ -157,7 +157,7 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
     tools.0
 }
 
-/// Each function once.
+/// The tools, with each function once.
 struct Tools(Vec<Found>);
 
 impl Tools {
@@ -181,7 +181,7 @@ impl Tools {
 ///
 /// # Errors
 ///
-/// Why it is none.
+/// The reason for which it is no tool.
 pub fn load(path: &CStr) -> core::result::Result<Found, String> {
     let shown = path.to_string_lossy();
     // SAFETY: a library that the user has asked for, as the dynamic linker loads it.

@@ -26,7 +26,7 @@ const CPU: u32 = 1;
 /// `ROCPROFILER_AGENT_TYPE_GPU`.
 const GPU: u32 = 2;
 
-/// As the HSA runtime has it of every GPU: work-items of a workgroup, and of a grid.
+/// Values of the HSA runtime for every GPU: work-items of a workgroup, and of a grid.
 const MOST_IN_WORKGROUP: u32 = 1024;
 const MOST_IN_GRID: u32 = u32::MAX;
 
@@ -138,7 +138,7 @@ struct Agent {
     uuid: [u8; 16],
 }
 
-/// Which runtimes have it, but for variables that hide GPUs from them: those of [`Agent::visibility`].
+/// The runtimes that have it, but for variables that hide GPUs from them: those of [`Agent::visibility`].
 const VISIBLE_GPU: u32 = 0b1111;
 /// HSA's alone.
 const VISIBLE_CPU: u32 = 1;
@@ -158,7 +158,7 @@ unsafe impl Sync for Agent {}
 /// All of them, read once.
 static AGENTS: LazyLock<Vec<Agent>> = LazyLock::new(|| all(Path::new(NODES), &cpus()));
 
-/// What this machine says of a CPU: the number of one of its cores, model and family.
+/// The description of a CPU by this machine: the number of one of its cores, model and family.
 struct Cpu {
     core: u32,
     model: String,
@@ -185,7 +185,7 @@ fn all(nodes: &Path, cpus: &[Cpu]) -> Vec<Agent> {
     nodes.into_iter().zip(0..).map(|(node, place)| agent(&node, place, cpus, &mut counts)).collect()
 }
 
-/// An agent, which is the one of this place among all; `counts` are those of each type before it.
+/// An agent, which has the place `place` among all; `counts` are the numbers of agents of each type before it.
 fn agent(node: &Node, place: i32, cpus: &[Cpu], counts: &mut [i32; 3]) -> Agent {
     let of = &node.properties;
     let number = |name| of.get::<u32>(name);
@@ -331,20 +331,20 @@ fn gfx_name(version: u32) -> String {
     if version == 0 { String::new() } else { format!("gfx{major}{minor:x}{stepping:x}") }
 }
 
-/// What the GPU itself says that it is called.
+/// The product name that the GPU's driver reports.
 fn product_name(render_minor: u32) -> Option<String> {
     let file = format!("/sys/class/drm/renderD{render_minor}/device/product_name");
     let name = fs::read_to_string(file).ok()?.trim().to_owned();
     (!name.is_empty()).then_some(name)
 }
 
-/// They stay to the end of the process; null if there are none.
+/// Keeps the values to the end of the process; null if there are none.
 fn kept<T>(all: impl Iterator<Item = T>) -> *const T {
     let all: Vec<T> = all.collect();
     if all.is_empty() { ptr::null() } else { all.leak().as_ptr() }
 }
 
-/// The same of a text.
+/// Keeps a text in the same way.
 fn text(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 /// Where it is.
 pub const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-/// What a file `properties` says, in lines of a name and a number.
+/// The content of a file `properties`, in lines of a name and a number.
 #[derive(Default, Debug)]
 pub struct Properties(HashMap<String, u64>);
 
 impl Properties {
-    /// None if the file cannot be read, or says nothing: whoever may not use a GPU finds it empty.
+    /// None if the file cannot be read, or is empty: it is for a process that may not use a GPU.
     fn read(directory: &Path) -> Option<Self> {
         let text = fs::read_to_string(directory.join("properties")).ok()?;
         let property = |line: &str| {
@@ -72,7 +72,7 @@ fn node(nodes: &Path, number: u32) -> Option<Node> {
     })
 }
 
-/// The numbers that directories inside of one have for names.
+/// The numbers that are names of directories inside of one.
 fn directories(directory: &Path) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

@@ -1,4 +1,5 @@
-//! Callbacks of a call: who is told when it begins and when it ends, and what is kept from the one to the other.
+//! Callbacks of a call: the tools that are told when it begins and when it ends, and the data that they keep in
+//! between.
 
 use core::cell::{Cell, RefCell, UnsafeCell};
 use core::ffi::c_void;
@@ -14,7 +15,7 @@ use super::streams;
 use crate::records::HipWords;
 use crate::{SDK, externals, process};
 
-/// How far tools have been told.
+/// The progress of telling tools.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallbackState {
     /// Of nothing: the call was made in a callback, or has just begun.
@@ -38,11 +39,11 @@ pub struct Callbacks {
     operation: Operation,
     /// The thread in which it began.
     thread: u64,
-    /// Who is told, and what each of them keeps.
+    /// The services that are told, and the data that each of them keeps.
     told: Vec<(&'static Service, UnsafeCell<u64>)>,
-    /// Who wants to have it recorded, or to be told.
+    /// The services that want the call recorded, or want to be told.
     services: Services,
-    /// Of a call of HIP: who is told of its stream.
+    /// Of a call of HIP: the services that are told of its stream.
     pub streams: Option<streams::Told>,
     state: Cell<CallbackState>,
     externals: RefCell<Externals>,
@@ -51,8 +52,8 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// Those of the services who are to be told, or asked for external ids, and those of its stream; none if nobody is, and
-    /// nobody wants the arguments.
+    /// The services that are to be told, or asked for external ids, and those of the call's stream; none if there are
+    /// none, and no service wants the arguments.
     pub fn of(
         operation: Operation,
         services: Services,
@@ -107,8 +108,8 @@ impl Callbacks {
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));
     }
 
-    /// It has ended, with a result, which `fill` writes down if it is known, and whether it has succeeded, if that is. Only
-    /// who was told of the begin is told of the end.
+    /// The call has ended, with a result, which `fill` writes down if it is known, and with success or not, if that is
+    /// known. Only services that were told of the begin are told of the end.
     pub fn exit(
         &self,
         correlation_id: u64,
@@ -131,7 +132,7 @@ impl Callbacks {
         self.state.get() == CallbackState::Entered
     }
 
-    /// When it was made, if tools were told of its begin and of its end.
+    /// The time when the call was made, if tools were told of its begin and of its end.
     pub fn times(&self) -> Option<Times> {
         self.times.get().filter(|times| times.end_ns != 0)
     }
@@ -141,7 +142,7 @@ impl Callbacks {
         (self.state.get() == CallbackState::Begin).then(|| self.externals.take())
     }
 
-    /// The arguments of a call of HIP, and what it has returned, if that is known.
+    /// The arguments of a call of HIP, and its result, if that is known.
     #[expect(unsafe_code, reason = "memory that tools have pointers to")]
     pub fn arguments(&self) -> HipWords {
         // SAFETY: the thread's own, and no tool is called just now.

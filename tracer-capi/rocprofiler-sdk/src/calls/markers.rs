@@ -17,9 +17,9 @@ use super::marks::{LIBRARIES, Word, record};
 use super::operations::Operation;
 use super::ranges;
 
-/// What the file of the library is called, but for its version.
+/// The name of the library's file, without its version.
 const NAME: &[u8] = b"librocprofiler-sdk-roctx.so";
-/// How long one library's tables wait for another one's.
+/// The time that one library's tables wait for another one's.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// The tables of a library, by how many functions each has.
@@ -96,13 +96,14 @@ functions! {
 ///
 /// # Errors
 ///
-/// [`Status::OutOfResources`] if it is one too many; [`Status::Error`] if another one does not come back from here.
+/// [`Status::OutOfResources`] if it is one library too many; [`Status::Error`] if another thread does not come back
+/// from here.
 ///
 /// # Safety
 ///
 /// They are the library's, stay, and begin with their bytes.
 pub unsafe fn take_over(tables: [*mut c_void; TABLES.len()]) -> Result {
-    /// The libraries that have, by their first tables.
+    /// The libraries that have handed tables over, by their first tables.
     static KNOWN: Lock<Vec<usize>> = Lock::new(Vec::new());
     let mut known = KNOWN.lock_for(WAIT_NS).ok_or(Status::Error)?;
     if known.contains(&tables[0].addr()) {
@@ -145,8 +146,8 @@ unsafe fn exchange(table: *mut c_void, ours: &[*mut c_void], theirs: &[AtomicPtr
     }
 }
 
-/// Asks a library that was called before this one was there for its tables. AMD's only tells its version then: it hands
-/// them over by rocprofiler-register, or not at all.
+/// Asks a library that was called before this one was there for its tables. AMD's library only tells its version then:
+/// it hands its tables over by rocprofiler-register, or not at all.
 pub fn ask() {
     type Import = unsafe extern "C-unwind" fn() -> u32;
     let library = Loaded::find(NAME);

@@ -21,7 +21,7 @@ use crate::{SDK, process, records};
 
 const KIND: Kind = Kind::MemoryAllocation;
 
-/// What a function does: the operations of the kind.
+/// The effect of a function: the operations of the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Does {
     Allocate = 1,
@@ -36,8 +36,8 @@ impl Does {
     }
 }
 
-/// The functions, and which argument the address is, or the place for it. One that allocates has a pool before it, or a
-/// region, and how many bytes.
+/// The functions, and the argument that is the address, or the place for it. A function that allocates has a pool or a
+/// region, and the number of bytes, before it.
 const FUNCTIONS: [(usize, Does, u8); 6] = [
     (slot("hsa_memory_allocate"), Does::Allocate, 2),
     (slot("hsa_amd_memory_pool_allocate"), Does::Allocate, 3),
@@ -51,12 +51,12 @@ fn of(slot: usize) -> Option<(Does, u8)> {
     FUNCTIONS.iter().find(|(of, ..)| *of == slot).map(|&(_, does, address)| (does, address))
 }
 
-/// Whether the calls of a function are to be seen for that.
+/// Whether the calls of a function are to be seen for this kind.
 pub fn need(slot: usize) -> bool {
     SDK.is_wanted(KIND) && of(slot).is_some()
 }
 
-/// Which argument is the place for an address, plus 1; 0 of functions that have none.
+/// The argument that is the place for an address, plus 1; 0 of functions that have none.
 pub fn output(slot: usize) -> u8 {
     of(slot).filter(|(does, _)| does.allocates()).map_or(0, |(_, place)| place + 1)
 }
@@ -75,8 +75,8 @@ struct Payload {
 
 const THREADS: OfThreads<Option<Rc<Told<Payload>>>> = calls_of_threads!(Option<Rc<Told<Payload>>>);
 
-/// A call begins, whose frame is there: tools are told, which may throw. `around` shares the id of the innermost call that is
-/// recorded.
+/// A call begins, whose frame is at `at`: tools are told, which may throw. `around` shares the id of the innermost call
+/// that is recorded.
 pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u64, Use)) {
     let Some((does, address)) = of(slot) else { return };
     if CallbackThread::is_any_current() || process::is_forked() {
@@ -98,7 +98,7 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
     }
 }
 
-/// It has returned, or an exception has left it.
+/// The call has returned, or an exception has left it.
 pub fn left(slot: usize, call: &Call, at: usize) {
     if of(slot).is_none() {
         return;

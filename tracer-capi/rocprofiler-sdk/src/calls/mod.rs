@@ -1,7 +1,7 @@
 //! Calls of HIP, of HSA and of roctx become records.
 //!
-//! * [`tables`]: calls of the runtimes that pass through tables; [`open`]: those that a thread is in.
-//! * [`hip`]: calls that HIP tells of.
+//! * [`tables`]: calls of the runtimes that pass through tables; [`open`]: the calls that a thread is in.
+//! * [`hip`]: calls that HIP reports.
 //! * [`markers`]: calls of roctx; [`marks`]: one that is recorded.
 //! * [`ranges`]: ranges of roctx.
 //! * [`record`]: the record of a call.
@@ -32,13 +32,13 @@ use tracer_hooks::Tables;
 use crate::SDK;
 use crate::retirement::Use;
 
-/// What is wanted has changed, or a runtime has been loaded. HIP 5.2 and before may wait for calls to end, and these for room
-/// in a buffer, or for a callback: no callback waits for that.
+/// The wanted calls have changed, or a runtime has been loaded. HIP 5.2 and before may wait for calls to end, and these
+/// for room in a buffer, or for a callback: a callback does not wait for that.
 pub fn follow() {
     let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
     if is_callback && hip::may_wait() {
         let start = || thread::start_named("rocprofiler", tables::follow_now);
-        // Without a thread what is recorded stays as it is.
+        // Without a thread the recorded calls stay as they are.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
     } else {
         tables::follow_now();
@@ -53,14 +53,14 @@ pub fn patch_late(tables: &Tables) {
     }
 }
 
-/// Whether calls are to be seen that pass through the tables of the runtimes.
+/// Whether calls that pass through the tables of the runtimes are to be seen.
 pub fn need_tables() -> bool {
     let kinds = [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi];
     let others = [Kind::CodeObject, Kind::MemoryAllocation];
     kinds.into_iter().chain(others).any(|kind| SDK.is_wanted(kind)) || hip::need_tables()
 }
 
-/// Has calls recorded that pass through these tables, if any are wanted. They have been patched for work of GPUs.
+/// Records calls that pass through these tables, if any are wanted. They have been patched for work of GPUs.
 pub fn patch(tables: &Tables) {
     if need_tables() {
         tables::patch(tables);

@@ -12,18 +12,19 @@ use super::operations::{OF_HIP, Operation};
 use crate::layout::{HSA_CALL, call_data};
 use crate::records::HipWords;
 
-/// Where the arguments are: behind the size.
+/// The place of the arguments: behind the size.
 const ARGUMENTS: usize = 8;
 /// Bytes of the largest one.
 const MOST: usize = HSA_CALL.bytes;
 
-/// Has what calls need be there before they are made: a thread that stops while it makes that would hold up others.
+/// Makes the data that calls need before they are made: a thread that stops while it makes that data would hold up
+/// others.
 pub fn prepare() {
     LazyLock::force(&OF_HIP_FUNCTIONS);
     let _known = arguments(Kind::HipRuntimeApi, 0);
 }
 
-/// The same of calls that HIP tells of: it was found.
+/// As [`prepare`], for calls that HIP reports, when HIP was found.
 pub fn prepare_told() {
     LazyLock::force(&OF_OPERATIONS);
 }
@@ -33,7 +34,7 @@ pub fn prepare_told() {
 pub struct Payload([u8; MOST]);
 
 impl Payload {
-    /// That of a kind, without arguments and result.
+    /// The data of a call of this kind, without arguments and result.
     pub fn new(kind: Kind) -> Self {
         let mut payload = Self([0; MOST]);
         payload.set(0, call_data(kind).bytes as u64, ARGUMENTS);
@@ -49,7 +50,7 @@ impl Payload {
         }
     }
 
-    /// What a function has returned.
+    /// Sets the result of a function.
     pub fn set_result(&mut self, operation: Operation, word: u64) {
         let at = call_data(operation.kind).result;
         match Returns::of(operation) {
@@ -95,14 +96,14 @@ impl Payload {
     }
 }
 
-/// What a function returns.
+/// The type of a function's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Returns {
     Nothing,
     /// In 32 bits, as a status.
     Number,
     Word,
-    /// So many bytes, at an address that it was called with and returns.
+    /// This many bytes, at an address that the function was called with and returns.
     Structure(usize),
 }
 
@@ -130,7 +131,7 @@ impl Returns {
     }
 }
 
-/// Those of HIP's functions that return no number.
+/// The types of the results of HIP's functions that return no number.
 static OF_HIP_FUNCTIONS: LazyLock<HashMap<Operation, Returns>> = LazyLock::new(|| {
     let of = |kind: Kind| {
         let names = kind.operations().unwrap_or_default().iter().zip(0..);
@@ -161,16 +162,16 @@ fn passed<'a>(
     })
 }
 
-/// An argument that HIP tells.
+/// An argument that HIP reports.
 struct Copied {
-    /// Where it is in `hip_api_data_t`.
+    /// Its place in `hip_api_data_t`.
     from: u16,
-    /// Where it is among the arguments here.
+    /// Its place among the arguments here.
     to: usize,
     bytes: usize,
 }
 
-/// By the ids that the runtime that is loaded has for functions. Its arguments are those that tools know as long as there are
+/// By the ids that the loaded runtime has for functions. The arguments are those that tools know as long as there are
 /// as many, each of the same size: a later release may change them.
 static OF_OPERATIONS: LazyLock<Vec<Vec<Copied>>> = LazyLock::new(|| {
     let functions = Functions::find();
@@ -182,12 +183,12 @@ static OF_OPERATIONS: LazyLock<Vec<Vec<Copied>>> = LazyLock::new(|| {
     (0..functions.end()).map(|op| of(op).unwrap_or_default()).collect()
 });
 
-/// Whether HIP tells the argument at a place among all, by the id that it has for the function.
+/// Whether HIP reports the argument at a place among all, by the id that HIP has for the function.
 pub fn has(op: u32, at: usize) -> bool {
     OF_OPERATIONS.get(op as usize).into_iter().flatten().any(|copied| copied.to == at)
 }
 
-/// The same of a function by its name.
+/// As [`has`], by the function's name.
 #[cfg(test)]
 pub fn is_told(name: &str, operation: Operation, release: Release, at: usize) -> bool {
     told(name, operation, release).iter().any(|copied| copied.to == at)
@@ -304,7 +305,7 @@ mod tests {
         copied.iter().map(|copied| (copied.from, copied.to, copied.bytes)).collect()
     }
 
-    /// What a release tells of a function is all of its arguments.
+    /// The data that a release reports of a function has all of its arguments.
     #[test]
     fn arguments_of_hip_are_copied_to_where_tools_have_them() {
         for release in [Release::First, Release::Five, Release::Later] {

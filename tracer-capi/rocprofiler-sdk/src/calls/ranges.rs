@@ -17,7 +17,7 @@ use super::operations::Operation;
 use crate::{SDK, process};
 
 const KIND: Kind = Kind::MarkerCoreRangeApi;
-/// How long a thread waits for another one that starts a range or stops one.
+/// The time that a thread waits for another one that starts a range or stops one.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Operations of the kind.
@@ -41,7 +41,7 @@ mod place {
 /// A range that has begun.
 struct Range {
     open: Open,
-    /// What it was begun with may be gone at its end.
+    /// A copy: the message that it was begun with may be gone at its end.
     message: Option<CString>,
 }
 
@@ -49,7 +49,7 @@ struct Range {
 unsafe impl Send for Range {}
 
 impl Range {
-    /// Tools are told, which may throw. None if nobody wants it.
+    /// Tools are told, which may throw. None if no service wants it.
     fn begin(number: u32, message: u64) -> Option<Self> {
         let open = Open::begin(Operation { kind: KIND, number });
         if !open.is_recorded() {
@@ -67,7 +67,7 @@ impl Range {
     }
 }
 
-/// Those that a thread has pushed, of each library; none of one that nobody wants.
+/// The ranges that a thread has pushed, of each library; none for a range that no service wants.
 #[derive(Default)]
 struct Pushed([Vec<Option<Range>>; LIBRARIES]);
 
@@ -82,10 +82,10 @@ thread_local! {
     static PUSHED: RefCell<Pushed> = RefCell::default();
 }
 
-/// Those that were started, by their library and the id that this has given them.
+/// The ranges that were started, by their library and the id that the library has given them.
 static STARTED: Lock<BTreeMap<(usize, u64), Range>> = Lock::new(BTreeMap::new());
 
-/// What `change` does with the calling thread's; none at the thread's end.
+/// Calls `change` with the calling thread's ranges; none at the thread's end.
 fn of_thread<R>(library: usize, change: impl FnOnce(&mut Vec<Option<Range>>) -> R) -> Option<R> {
     let changed = PUSHED.try_with(|pushed| {
         pushed.try_borrow_mut().ok().and_then(|mut pushed| pushed.0.get_mut(library).map(change))

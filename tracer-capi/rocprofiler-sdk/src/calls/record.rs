@@ -15,25 +15,25 @@ use crate::records::{self, Common};
 use crate::retirement::{CallUse, Use};
 use crate::{SDK, externals, process};
 
-/// A call that somebody wants to have recorded, and that has begun.
+/// A call that a service wants recorded, and that has begun.
 pub struct Begun {
     operation: Operation,
-    /// Who wants it.
+    /// The services that want it.
     services: Services,
     externals: Externals,
     /// The thread in which it began.
     thread: u32,
-    /// Of its correlation id; none if its stream alone is told.
+    /// The use of its correlation id; none if tools are told of its stream alone.
     id_use: Option<CallUse>,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
-    /// None if nobody is told of it.
+    /// None if no tool is told of it.
     pub callbacks: Option<Rc<Callbacks>>,
 }
 
 impl Begun {
-    /// A call of the calling thread begins. None: nobody wants it, a tool makes it in the callback of a buffer, or a
-    /// forked child does, where locks may be taken for ever.
+    /// A call of the calling thread begins. None: no service wants it, a tool makes it in the callback of a buffer, or
+    /// a forked child does, where locks may be taken for ever.
     #[inline]
     pub fn new(
         operation: Operation,
@@ -52,28 +52,28 @@ impl Begun {
         let (externals, thread) = (externals::of(ids), ids.thread);
         let callbacks = Callbacks::of(operation, services, streams, thread);
         let id_use = (!services.is_empty()).then(|| CallUse::begin(operation.kind, services));
-        // Last: what is done before is no part of the call.
+        // Last: the work before is no part of the call.
         let begin_ns = begin_ns();
         Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })
     }
 
-    /// Whose function it is.
+    /// The kind of its function.
     pub fn kind(&self) -> Kind {
         self.operation.kind
     }
 
-    /// Whether somebody has its correlation id.
+    /// Whether a service has its correlation id.
     pub fn is_traced(&self) -> bool {
         self.id_use.is_some()
     }
 
-    /// It enqueues an operation of a GPU, which uses its correlation id from now on.
+    /// The call enqueues an operation of a GPU, which uses its correlation id from now on.
     pub fn share(&mut self, correlation_id: u64) -> Use {
         self.id_use.as_mut().map(|id_use| id_use.share(correlation_id)).unwrap_or_default()
     }
 
-    /// It has ended: its records are written, if it was made, and it does not use its correlation id any more. Where it is:
-    /// to move it would take longer than to write it.
+    /// The call has ended: its records are written, if it was made, and it does not use its correlation id any more. By
+    /// reference: to move it would take longer than to write it.
     pub fn end(&mut self, correlation_id: u64, end_ns: u64) {
         let callbacks = self.callbacks.take();
         if let Some(times) = self.made(callbacks.as_deref(), end_ns) {
@@ -82,14 +82,15 @@ impl Begun {
         self.leave(correlation_id);
     }
 
-    /// A callback has thrown at its begin, and it is not made: it does not use its correlation id any more.
+    /// A callback has thrown at the begin of the call, which is not made: it does not use its correlation id any more.
     pub fn leave(&mut self, correlation_id: u64) {
         if let Some(id_use) = self.id_use.take() {
             id_use.end(correlation_id);
         }
     }
 
-    /// When it was made; none if it was not, since a callback has thrown. External ids that callbacks have given count.
+    /// The time when the call was made; none if it was not, since a callback has thrown. External ids that callbacks
+    /// have given count.
     fn made(&mut self, callbacks: Option<&Callbacks>, end_ns: u64) -> Option<Times> {
         let times = Times { begin_ns: self.begin_ns, end_ns };
         let Some(callbacks) = callbacks else { return Some(times) };
@@ -102,7 +103,7 @@ impl Begun {
         Some(callbacks.times().unwrap_or(times))
     }
 
-    /// Writes its record for each who wants one.
+    /// Writes the record for each service that wants one.
     fn write(&self, correlation_id: u64, times: Times, callbacks: Option<&Callbacks>) {
         let &Self { operation, services, ref externals, thread, .. } = self;
         let Times { begin_ns, end_ns } = times;

@@ -1,4 +1,4 @@
-//! Streams of HIP: tools are told which one a call makes, destroys, or uses (`HIP_STREAM`, since 1.0).
+//! Streams of HIP: tools are told which stream a call makes, destroys, or uses (`HIP_STREAM`, since 1.0).
 
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_void;
@@ -16,10 +16,10 @@ use tracer_hooks::lock::Lock;
 use super::operations::Operation;
 use crate::{SDK, log};
 
-/// How long a thread waits for another one that looks for a stream's id.
+/// The time that a thread waits for another one that looks for a stream's id.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// What a function does with its stream: the operations of the kind.
+/// The effect of a function on its stream: the operations of the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Does {
     Create = 1,
@@ -31,12 +31,12 @@ enum Does {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stream {
     does: Does,
-    /// Where the argument is among all: the stream, or the address of the place for it.
+    /// The place of the argument among all: the stream, or the address of the place for it.
     at: usize,
 }
 
 impl Stream {
-    /// None of a function without one.
+    /// The stream of a function; none of a function without one.
     fn of(operation: Operation) -> Option<Self> {
         let arguments = arguments(operation.kind, operation.number);
         let find = |ty: &[u8]| {
@@ -53,7 +53,7 @@ impl Stream {
     }
 }
 
-/// Of the functions of HIP's runtime, by number.
+/// The streams of the functions of HIP's runtime, by number.
 static OF_FUNCTIONS: LazyLock<Vec<Option<Stream>>> = LazyLock::new(|| {
     let kind = Kind::HipRuntimeApi;
     let count = kind.operations().map_or(0, <[_]>::len);
@@ -68,7 +68,7 @@ fn of_function(operation: Operation) -> Option<Stream> {
     OF_FUNCTIONS.get(operation.number as usize).copied().flatten()
 }
 
-/// Has what calls need be there before they are made.
+/// Makes the data that calls need before they are made.
 pub fn prepare() {
     if SDK.has_services(Kind::HipStream) {
         LazyLock::force(&OF_FUNCTIONS);
@@ -87,7 +87,7 @@ pub fn are_followed(operation: Operation) -> bool {
     })
 }
 
-/// Ids of streams, which tools have in the place of addresses: these are used again.
+/// Ids of streams. Tools have them in the place of addresses, which are used again.
 struct Ids {
     last: u64,
     /// None of a stream that was destroyed.
@@ -97,7 +97,7 @@ struct Ids {
 static IDS: Lock<Ids> = Lock::new(Ids { last: 0, of: BTreeMap::new() });
 
 impl Ids {
-    /// That of a stream which may have been there before anybody was told of it. The null stream has 0.
+    /// The id of a stream, which may have been there before anybody was told of it. The null stream has 0.
     fn of(&mut self, stream: u64) -> u64 {
         if stream == 0 {
             return 0;
@@ -109,7 +109,7 @@ impl Ids {
         })
     }
 
-    /// That of a stream which has just been made, if it was: where its address was there before, another stream had it
+    /// The id of a stream which has just been made, if it was. If its address was there before, another stream had it
     /// that was destroyed, or the call has failed.
     fn renew(&mut self, stream: u64, was_there: bool) -> Option<u64> {
         if stream == 0 || was_there && self.of.get(&stream) != Some(&None) {
@@ -119,7 +119,7 @@ impl Ids {
         Some(self.of(stream))
     }
 
-    /// That of a stream which is being destroyed: its address is another one's next.
+    /// The id of a stream which is being destroyed: its address is another stream's next.
     fn take(&mut self, stream: u64) -> u64 {
         let id = self.of(stream);
         self.of.insert(stream, None);
@@ -155,20 +155,21 @@ struct Payload {
     stream: u64,
 }
 
-/// The stream of a call, and who is told of it.
+/// The stream of a call, and the services that are told of it.
 pub struct Told {
     stream: Stream,
-    /// And what each of them keeps.
+    /// The services, and the data that each of them keeps.
     services: Vec<(&'static Service, UnsafeCell<u64>)>,
     payload: UnsafeCell<Payload>,
     /// The argument.
     argument: Cell<u64>,
-    /// The stream's id, of a call that uses or destroys it; of one that makes a stream, what is there before.
+    /// The id of the stream that a call uses or destroys; of a call that makes a stream, the word that is at the place
+    /// before.
     begun: Cell<Option<u64>>,
 }
 
 impl Told {
-    /// None where nobody is, and where no stream is made or destroyed.
+    /// None where no service is told, and where no stream is made or destroyed.
     pub fn of(operation: Operation) -> Option<Self> {
         let stream = of_function(operation)?;
         let wanting = SDK.wanting(Kind::HipStream, Some(stream.does as usize));
@@ -186,12 +187,12 @@ impl Told {
         })
     }
 
-    /// Where the call's argument is among all.
+    /// The place of the argument among all.
     pub fn at(&self) -> usize {
         self.stream.at
     }
 
-    /// The call begins, with that argument. The callbacks may throw.
+    /// The call begins, with this argument. The callbacks may throw.
     pub fn begin(&self, argument: u64, externals: &Externals) {
         self.argument.set(argument);
         self.begun.set(match self.stream.does {
@@ -208,7 +209,7 @@ impl Told {
         }
     }
 
-    /// It has ended, and has succeeded or not, if that is known.
+    /// The call has ended, and has succeeded or not, if that is known.
     pub fn end(&self, has_succeeded: Option<bool>, externals: &Externals) {
         let (argument, begun) = (self.argument.get(), self.begun.get());
         if self.stream.does == Does::Create {

@@ -30,19 +30,19 @@ fn operation(slot: usize) -> Option<Operation> {
     OF_TABLES.get(slot).copied().flatten()
 }
 
-/// Whether calls of a function are to be seen for something else that they tell of.
+/// Whether calls of a function are to be seen for another kind.
 fn is_needed(slot: usize) -> bool {
     code_objects::need(slot) || memory::need(slot) || hip::need(slot)
 }
 
-/// How long one thread waits for another one that changes what is recorded.
+/// The time that one thread waits for another one that changes which calls are recorded.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// Follows what is wanted by now. Where another thread is here for long, it looks once more itself before it leaves.
+/// Follows the wishes of now. If another thread does so for long, that thread looks once more before it leaves.
 pub fn follow_now() {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
     static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
-    // Pairs with the exchange below: what is wanted by now is seen behind that.
+    // Pairs with the exchange below: the thread sees the wishes of now behind that.
     HAS_CHANGED.store(true, Ordering::Release);
     let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return };
     while HAS_CHANGED.swap(false, Ordering::AcqRel) {
@@ -52,7 +52,8 @@ pub fn follow_now() {
 }
 
 impl Client for Calls {
-    /// Of its arguments an address that it allocates. It is known by its place in the tables.
+    /// Of the arguments it wants an address that the function allocates. The function is known by its place in the
+    /// tables.
     fn wish(&self, slot: usize) -> Option<Wanted> {
         let (operation, out_arg) = (slot as u16, memory::output(slot));
         let wanted = Wanted { operation, args: out_arg, out_arg, ..Wanted::default() };
@@ -86,7 +87,7 @@ impl CallSink for Calls {
         }
     }
 
-    /// Here it is over where tools are not told; it may wait for room in a buffer.
+    /// Where tools are not told, the call is over here; this may wait for room in a buffer.
     fn ends(&self, call: &Call, at: usize) {
         if let Some(kept) = THREADS.find(at)
             && kept.as_ref().is_some_and(|begun| begun.callbacks.is_none())
@@ -95,7 +96,7 @@ impl CallSink for Calls {
         }
     }
 
-    /// Tools are told, unless the thread is in a callback. What one throws leaves the call.
+    /// Tools are told, unless the thread is in a callback. An exception of a tool's leaves the call.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
         let slot = call.operation.into();
         code_objects::entered(slot, call.args[0], at);
@@ -109,7 +110,7 @@ impl CallSink for Calls {
         memory::entered(slot, call, at, around);
     }
 
-    /// Tools are told of a call that has returned, and then it is over.
+    /// Tools are told of a call that has returned, and then the call is over.
     fn left(&self, call: &Call, at: usize) {
         let _ends =
             THREADS.find(at).map(|_| Ends { at, id: call.correlation_id, end_ns: call.end_ns });
@@ -145,12 +146,12 @@ pub fn patch(tables: &Tables) {
     }
 }
 
-/// The callbacks of the call whose frame is there, if tools are told of it.
+/// The callbacks of the call whose frame is at `at`, if tools are told of it.
 fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
     THREADS.find(at)?.as_ref()?.callbacks.clone()
 }
 
-/// The call whose frame is there is over, of which this is kept.
+/// The call whose frame is at `at` is over; `kept` is the data that is kept of it.
 fn end(kept: &mut Option<Begun>, at: usize, id: u64, end_ns: u64) {
     if let Some(begun) = kept {
         begun.end(id, end_ns);
@@ -159,7 +160,7 @@ fn end(kept: &mut Option<Begun>, at: usize, id: u64, end_ns: u64) {
     THREADS.end(at);
 }
 
-/// When it is dropped, the call whose frame is there is over: also when a callback throws.
+/// When this is dropped, the call whose frame is there is over: also when a callback throws.
 struct Ends {
     at: usize,
     id: u64,

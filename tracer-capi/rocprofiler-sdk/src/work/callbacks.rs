@@ -1,8 +1,8 @@
-//! Callbacks of work of GPUs: a tool is told that it was enqueued by the thread that has done so, and that it is done by a
-//! thread for that.
+//! Callbacks of work of GPUs: the thread that has enqueued an operation tells tools so, and a thread for that tells
+//! them that the operation is done.
 //!
-//! It may be done before the tool has come back from being told that it was enqueued: who comes second has the tool told
-//! of the completion.
+//! The operation may be done before the tool has come back from being told that it was enqueued: the thread that comes
+//! second has the tool told of the completion.
 
 use core::cell::Cell;
 use core::ptr;
@@ -31,13 +31,13 @@ const WAS_ENQUEUED: u8 = 1;
 const IS_DONE: u8 = 2;
 
 thread_local! {
-    /// What the calling thread enqueues, until tools are told.
+    /// The operations that the calling thread has enqueued, until tools are told.
     static ENQUEUED: Cell<Vec<Arc<Callbacks>>> = const { Cell::new(Vec::new()) };
-    /// Whether it is anything. Without a destructor, for threads whose work no tool is told of.
+    /// Whether there are any. Without a destructor, for threads of whose work no tool is told.
     static ANY_ENQUEUED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Nobody is told of what callbacks do.
+/// Whether the thread is in a callback: no tool is told of work that callbacks enqueue.
 fn is_in_callback() -> bool {
     InCallback::is_current() || CallbackThread::is_any_current()
 }
@@ -47,12 +47,12 @@ fn calls_nobody() -> bool {
     is_worker() || ENQUEUED.try_with(|_| ()).is_err()
 }
 
-/// Whether tools are told of what the calling thread enqueues when it is done alone.
+/// Whether tools are told that the calling thread has enqueued an operation only when that is done.
 pub fn are_late() -> bool {
     calls_nobody() && !is_in_callback()
 }
 
-/// What is enqueued. Agents are handles of the runtime's.
+/// The kind of the operation. Agents are handles of the runtime's.
 #[derive(Clone, Copy)]
 pub enum Operation {
     Kernel { descriptor: u64, agent: u64, queue: u64, dispatch: u64, launch: Launch },
@@ -63,11 +63,11 @@ pub enum Operation {
 pub struct Callbacks {
     operation: Operation,
     told: Vec<Told>,
-    /// Who wants to have it recorded, or to be told.
+    /// The services that want the operation recorded, or want to be told.
     services: Services,
     /// Whether tools are asked for external ids.
     asks: bool,
-    /// Of its enqueueing tools are told when it is done.
+    /// Tools are told that it was enqueued only when it is done.
     is_late: AtomicBool,
     correlation_id: u64,
     /// The use of the id by the operation's record, until that is written.
@@ -76,17 +76,17 @@ pub struct Callbacks {
     thread: u32,
     /// The external ids when tools had been told that it was enqueued.
     externals: OnceLock<Externals>,
-    /// What it is told to have been, once it is done.
+    /// The operation of the kind and its data, once it is done.
     done: OnceLock<(usize, Data)>,
 }
 
-/// Who is told.
+/// A service that is told.
 struct Told {
     service: &'static Service,
     completions: &'static Completions,
-    /// What the tool keeps from one callback to the next.
+    /// The data that the tool keeps from one callback to the next.
     kept: AtomicU64,
-    /// What has happened.
+    /// The events that have happened: [`WAS_ENQUEUED`] and [`IS_DONE`].
     state: AtomicU8,
     /// The use of the id, until the tool has been told that it is done.
     id_use: Mutex<Use>,
@@ -100,8 +100,8 @@ impl Operation {
         }
     }
 
-    /// The number of its kernel, 0 of a copy. When a recording begins, kernels that are loaded already are told of, while they
-    /// may be launched: none as long as it is not known.
+    /// The number of its kernel, 0 of a copy; none as long as it is not known. When a recording begins, kernels that
+    /// are loaded already may be launched before they are announced.
     fn kernel(&self) -> Option<u64> {
         match *self {
             Self::Kernel { descriptor, .. } => KERNELS.find(descriptor).map(|kernel| kernel.number),
@@ -109,7 +109,7 @@ impl Operation {
         }
     }
 
-    /// What tools are told when it was enqueued: which operation of the kind that is, and its data. Asks the runtime.
+    /// The operation of the kind, and its data, as tools are told when it was enqueued. Asks the runtime.
     fn enqueued(&self, kernel: Option<u64>) -> (usize, Data) {
         let device = |handle| tracer_hooks::device(handle).unwrap_or_default();
         match *self {
@@ -128,9 +128,9 @@ impl Operation {
 }
 
 impl Callbacks {
-    /// The calling thread enqueues it: those of these services that have callbacks, or are asked for external ids; none if
-    /// there are none, or if the thread is in a callback. What a thread enqueues that may not call tools is told
-    /// [`late`](Self::late).
+    /// The calling thread enqueues an operation. Takes those of these services that have callbacks, or are asked for
+    /// external ids; none if there are none, or if the thread is in a callback. For a thread that may not call tools,
+    /// [`late`](Self::late) tells them.
     pub fn begin(operation: Operation, services: Services) -> Option<Arc<Self>> {
         let kind = operation.kind();
         let with_callbacks = SDK.those(kind, services, |service| service.completions().is_some());
@@ -164,8 +164,8 @@ impl Callbacks {
         Some(callbacks)
     }
 
-    /// It is done, and no thread that may call tools has found it enqueued: they are told both when it is done. None if none
-    /// of these services have callbacks.
+    /// The operation is done, and no thread that may call tools has found it enqueued: tools are told both when it is
+    /// done. None if none of these services have callbacks.
     pub fn late(operation: Operation, services: Services, caller: &Caller) -> Option<Arc<Self>> {
         let kind = operation.kind();
         let services = SDK.those(kind, services, |service| service.completions().is_some());
@@ -194,12 +194,12 @@ impl Callbacks {
         self.asks && self.externals.get().is_none()
     }
 
-    /// Those that they have answered with, and others, if they were asked.
+    /// The external ids that tools have answered with, and others, if tools were asked.
     pub fn externals(&self) -> Option<&Externals> {
         self.externals.get().filter(|_| self.asks)
     }
 
-    /// It is done, and a service is to be told so: false if there is no room for that now.
+    /// The operation is done, and a service is to be told so: false if there is no room for that now.
     pub fn complete(
         self: &Arc<Self>,
         service: &Service,
@@ -220,7 +220,7 @@ impl Callbacks {
     /// When both have happened, the tool is told that it is done.
     fn happens(self: &Arc<Self>, place: usize, what: u8) {
         let Some(told) = self.told.get(place) else { return };
-        // Who comes second sees what the first one has left here.
+        // The thread that comes second sees the data that the first one has left here.
         let before = told.state.fetch_or(what, Ordering::AcqRel);
         if before != 0 && before != what {
             let this = Arc::clone(self);
@@ -234,10 +234,11 @@ impl Callbacks {
         }
     }
 
-    /// Tells tools that it was enqueued, on the thread that has done so, or else when it is done. One may throw.
+    /// Tells tools that the operation was enqueued, on the thread that has done so, or else when it is done. A tool may
+    /// throw.
     fn tell_enqueued(&self) {
         let kernel = self.operation.kernel();
-        // Who tells of the end sees it behind the change of a state.
+        // The thread that tells of the end sees this behind the change of a state.
         self.is_late.store(kernel.is_none(), Ordering::Relaxed);
         let (operation, data) = self.operation.enqueued(kernel);
         let means = |told: &&Told| kernel.is_some() && told.service.means(operation);
@@ -304,7 +305,7 @@ impl Callbacks {
     }
 }
 
-/// Those of these services that are told, of what has happened already.
+/// Those of these services that are told; `state` has the events that have happened already.
 fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Told> {
     let told = |service: &'static Service| {
         let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
@@ -322,7 +323,8 @@ fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Told> {
     SDK.each(kind, services).filter_map(told).collect()
 }
 
-/// Tells tools of what the calling thread has enqueued. One may throw: the rest is told when it is done alone.
+/// Tells tools of the operations that the calling thread has enqueued. A tool may throw: of the rest of the operations
+/// tools are told only the completion.
 pub fn has_enqueued() {
     if !ANY_ENQUEUED.replace(false) {
         return;
@@ -335,7 +337,7 @@ pub fn has_enqueued() {
     }
 }
 
-/// When it is dropped, tools have been told that it was enqueued: also when one throws.
+/// When this is dropped, tools have been told that the operation was enqueued: also when one throws.
 struct WasEnqueued(Arc<Callbacks>);
 
 impl Drop for WasEnqueued {
@@ -345,7 +347,7 @@ impl Drop for WasEnqueued {
     }
 }
 
-/// Nobody waits for another one here: each has its time.
+/// No thread waits for another one here: each takes the use at a time of its own.
 fn take(id_use: &Mutex<Use>) -> Use {
     core::mem::take(&mut id_use.lock().unwrap_or_else(PoisonError::into_inner))
 }

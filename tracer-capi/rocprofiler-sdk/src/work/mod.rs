@@ -1,7 +1,7 @@
 //! Work of GPUs: kernels and copies become records.
 //!
-//! It goes to whom wanted it when it was enqueued: into buffers, and to [`callbacks`]. Its correlation id is that of the
-//! innermost call that the thread was in, or one of its own where no call is traced.
+//! The records go to the services that wanted them when the operation was enqueued: into buffers, and to [`callbacks`].
+//! The correlation id is that of the innermost call that the thread was in, or one of its own where no call is traced.
 
 mod callbacks;
 mod caller;
@@ -37,13 +37,13 @@ static UNTOLD: AtomicUsize = AtomicUsize::new(0);
 /// The work of this process.
 static GPU: Gpu<Buffers> = Gpu::new(Buffers, &KERNELS);
 
-/// Has what is wanted recorded from now on, in a runtime that may be in use; its tables, if they are patched. Where none is
-/// loaded, it is recorded from its begin on.
+/// Records everything that is wanted from now on, in a runtime that may be in use. Returns its tables, if they are
+/// patched. Where none is loaded, recording begins when it does.
 pub fn begin() -> Option<Tables> {
     GPU.begin()
 }
 
-/// The runtime has begun, and has these tables; whether they are patched.
+/// The runtime has begun, and has these tables. Returns whether they are patched.
 pub fn runtime_begins(tables: Tables, timing: Timing) -> bool {
     GPU.runtime_begins(tables, timing)
 }
@@ -53,15 +53,16 @@ pub fn runtime_ends() {
     contained(tracer_hooks::close);
 }
 
-/// Waits until what has been enqueued until now is written, or a GPU has taken too long. A callback, for which what is
-/// written may wait, does not.
+/// Waits until everything that has been enqueued until now is written, or a GPU has taken too long. On a callback
+/// thread it does not wait, since writing may wait for callbacks.
 pub fn drain(buffer: &'static Buffer) {
     if !CallbackThread::is_any_current() {
         GPU.drain(Some(buffer));
     }
 }
 
-/// The same at the end, for some seconds at most, also in a callback: for how many operations in vain, ever.
+/// As [`drain`], at the end, for some seconds at most, also in a callback. Returns the number of operations that drains
+/// have ever waited for in vain.
 pub fn drain_last() -> usize {
     GPU.drain_last()
 }
@@ -76,29 +77,29 @@ pub fn refused() -> usize {
     GPU.refused() + UNTOLD.load(Ordering::Relaxed)
 }
 
-/// What could not be recorded, or has no times, since this was asked last, by cause.
+/// The operations that could not be recorded, or have no times, since the last call of this, by cause.
 pub fn losses() -> impl Iterator<Item = (ShimLoss, u64)> {
     GPU.losses()
 }
 
-/// Whose records go into buffers.
+/// The client that writes records into buffers.
 struct Buffers;
 
-/// What is kept of an operation.
+/// The data that is kept of an operation.
 struct Kept {
     services: Services,
-    /// Who wants to be told of the end of its correlation id, if that is its own.
+    /// The services that want to be told of the end of its correlation id, if that is its own.
     retirements: Services,
-    /// Of a kernel.
+    /// The launch parameters of a kernel.
     launch: Launch,
     /// Its number among kernels, from 1 on, by when they were enqueued; 0 of a copy.
     dispatch: u64,
     callbacks: Option<Arc<Callbacks>>,
-    /// Callbacks are told of it when it is done alone.
+    /// Callbacks are told of it only when it is done.
     is_late: bool,
 }
 
-/// Tells why nothing passes through the HSA runtime's tables here.
+/// Tells the user why nothing passes through the HSA runtime's tables here.
 pub fn is_not_recorded(why: InstallError) {
     log::error(format_args!("calls of HSA and work of GPUs are not recorded: {why}"));
 }
@@ -117,7 +118,7 @@ impl Client for Buffers {
     }
 
     fn is_wanted(&self) -> bool {
-        // Of scratch memory queues have to be known.
+        // For scratch memory queues have to be known.
         let work = [Kind::KernelDispatch, Kind::MemoryCopy, Kind::ScratchMemory];
         let is_wanted = work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables();
         is_wanted && !process::is_forked()
@@ -146,7 +147,7 @@ impl Client for Buffers {
         Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
-    /// From where to where is looked up later.
+    /// The agents are looked up later.
     fn copy(&self, record: &Copy) -> Option<Kept> {
         let kind = Kind::MemoryCopy;
         let services = SDK.wanting(kind, None);
@@ -269,7 +270,7 @@ impl Client for Buffers {
     }
 }
 
-/// What was enqueued; none of a barrier.
+/// The operation that was enqueued; none of a barrier.
 fn enqueued(work: &Work, agent: u64, queue: u64, kept: &Kept) -> Option<Operation> {
     let &Kept { launch, dispatch, .. } = kept;
     match *work {
