@@ -1,19 +1,18 @@
-//! The libraries with C interfaces: how they are linked from the archives that cargo makes, and whether
-//! what came of it is what it must be.
+//! The libraries with C interfaces: they are linked from the archives that cargo makes, and the results are checked.
 //!
 //! * [`link`](mod@link): archive → shared library, with soname and symbol versions.
-//! * [`symbols`]: what a library exports, compared with `tracer-capi/abi/<soname>.txt`.
+//! * [`symbols`]: the symbols that a library exports, compared with `tracer-capi/abi/<soname>.txt`.
 //! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
-//! * [`install`]: library, headers, and what pkg-config and CMake need, below a directory.
+//! * [`install`]: library, headers, and the files for pkg-config and CMake, below a directory.
 //! * [`clients`]: programs in C and C++ that use a library, for tests.
-//! * [`matrix`]: what functions a library has, and which of those programs call them.
+//! * [`matrix`]: the functions of each library, and the programs among those that call them.
 //!
-//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, and, if programs are
-//! built with it, its headers, and in `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
-//! declaration.
+//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, and, if programs are built with
+//! it, its headers, and in `layouts.txt` what those declare; a new function is a line in the map, one in the list, and
+//! its declaration.
 //!
-//! For `cargo xtask` and for tests, which both need the same libraries. The lists are written by hand from
-//! what AMD's libraries have, and are never generated from ours.
+//! For `cargo xtask` and for tests, which both need the same libraries. The lists are written by hand from AMD's
+//! libraries, and are never generated from ours.
 
 #![deny(unsafe_code)]
 
@@ -35,26 +34,26 @@ pub struct Library {
     pub package: &'static str,
     /// The archive that comes of it.
     pub archive: &'static str,
-    /// What programs are linked against, or load: also the file's name.
+    /// The name by which programs are linked against it, or load it: also the file's name.
     pub soname: &'static str,
     /// Where it is installed.
     pub directory: &'static str,
-    /// What programs are built with; none of a library that is only loaded.
+    /// The files that programs are built with; none of a library that is only loaded.
     pub development: Option<Development>,
-    /// What the compiler is told of programs that use it.
+    /// The compiler's definitions for programs that use it.
     defines: &'static [&'static str],
     /// The linker's version script, below `tracer-capi`.
     exports: &'static str,
-    /// What else the linker is told.
+    /// Further options of the linker.
     options: &'static [&'static str],
 }
 
-/// What programs that use a library are built with.
+/// The files that programs that use a library are built with.
 #[derive(Debug)]
 pub struct Development {
-    /// What pkg-config and CMake know it by.
+    /// The name by which pkg-config and CMake know it.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub description: &'static str,
     /// Its interface's version.
     pub version: &'static str,
@@ -76,12 +75,12 @@ pub const LIBRARIES: [Library; 8] = [
     ROCPROFILER_REGISTER,
 ];
 
-/// Where libraries are installed.
+/// The directory of libraries.
 const LIBRARY_DIRECTORY: &str = "lib";
-/// The same of those that roctracer's tool consists of.
+/// The directory of the libraries of which roctracer's tool consists.
 const TOOL_DIRECTORY: &str = "lib/roctracer";
 
-/// Threads run its code, and threads of the program's may be in it: it stays where it was loaded once.
+/// Threads run its code, and threads of the program's may be in it: it stays once it was loaded.
 const STAYS: &str = "-Wl,-z,nodelete";
 
 /// Callbacks and activity records.
@@ -267,11 +266,11 @@ pub const ROCPROFILER_SDK_ROCTX: Library = Library {
     }),
     defines: &[],
     exports: "rocprofiler-sdk-roctx/exports.map",
-    // Who records has put functions into its tables.
+    // The library that records has put functions into its tables.
     options: &[STAYS],
 };
 
-/// By which runtimes hand their tables over to [`ROCPROFILER_SDK`].
+/// The library by which runtimes hand their tables over to [`ROCPROFILER_SDK`].
 pub const ROCPROFILER_REGISTER: Library = Library {
     package: "rocprofiler-register",
     archive: "librocprofiler_register.a",
@@ -294,7 +293,7 @@ pub fn source_directory() -> anyhow::Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no directory above the package")
 }
 
-/// Where the headers are: what a client gives its compiler by `-I`.
+/// The directory of the headers, which a client gives its compiler by `-I`.
 pub fn include_directory() -> anyhow::Result<PathBuf> {
     Ok(source_directory()?.join("include"))
 }

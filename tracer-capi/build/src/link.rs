@@ -1,8 +1,7 @@
 //! From the sources to the archive, and from that to the shared library.
 //!
-//! By the C compiler and not by rustc, which gives the linker a version script of its own for each shared
-//! library: one without a version, which GNU ld does not combine with one that has versions
-//! (docs/decisions/0024).
+//! By the C compiler and not by rustc, which gives the linker a version script of its own for each shared library: one
+//! without a version, which GNU ld does not combine with one that has versions (docs/decisions/0024).
 
 use std::{env, fs, os::unix::fs::symlink, path::Path, path::PathBuf, process::Command};
 
@@ -10,10 +9,10 @@ use anyhow::{Context as _, bail};
 
 use crate::{Library, source_directory};
 
-/// What the linker is told besides: of the archive only what is exported stays, and what that needs, without
-/// the debug information of Rust's library; nothing may be missing, and nothing is looked up later, in
-/// the middle of a call. What a library has itself it does not take from another one that has the same: each of
-/// those that are tools has an `HSA_AMD_TOOL_PRIORITY`.
+/// Further options of the linker: of the archive only exported functions stay, and the code that these need, without
+/// the debug information of Rust's library; nothing may be missing, and nothing is looked up later, in the middle of a
+/// call. A symbol that a library has itself it does not take from another one that has the same: each of those that are
+/// tools has an `HSA_AMD_TOOL_PRIORITY`.
 const OPTIONS: [&str; 6] = [
     "-Wl,--gc-sections",
     "-Wl,--strip-debug",
@@ -23,10 +22,10 @@ const OPTIONS: [&str; 6] = [
     "-Wl,-Bsymbolic",
 ];
 
-/// What Rust's standard library is linked against on Linux.
+/// The libraries that Rust's standard library needs on Linux.
 const SYSTEM: [&str; 2] = ["-lgcc_s", "-lc"];
 
-/// How the archive is compiled.
+/// The profile by which the archive is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
     /// For tests.
@@ -38,7 +37,7 @@ pub enum Profile {
 /// The variable that names the directory where [`Source::given`] has all libraries.
 pub const LIBRARIES_VARIABLE: &str = "ROCTAP_BUILT_LIBRARIES";
 
-/// Where a library comes from.
+/// The source of a library.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// It was built before, into this directory.
@@ -48,13 +47,13 @@ pub enum Source {
 }
 
 impl Source {
-    /// What was built before, where the environment says that it was.
+    /// The libraries that were built before, where the environment says that they were.
     #[must_use]
     pub fn given() -> Option<Self> {
         env::var_os(LIBRARIES_VARIABLE).map(|directory| Self::Built(directory.into()))
     }
 
-    /// The same for a test, which else has libraries built beside itself.
+    /// As [`Self::given`], for a test, which else has libraries built beside itself.
     ///
     /// # Errors
     ///
@@ -100,7 +99,7 @@ impl Library {
         Ok(library)
     }
 
-    /// Has cargo build the archive; its path.
+    /// Has cargo build the archive, and returns its path.
     fn archive(&self, target: &Path, profile: Profile) -> anyhow::Result<PathBuf> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);

@@ -1,8 +1,8 @@
-//! What a library exports, compared with a committed list.
+//! The symbols that a library exports, compared with a committed list.
 //!
-//! A list is `tracer-capi/abi/<soname>.txt`, its lines `<name>@@<version> <kind>` with a `function` or an
-//! `object`, or `<name>@<version> <kind>` for what only those find who ask for that version, or
-//! `<name> <kind>` where symbols have no versions.
+//! A list is `tracer-capi/abi/<soname>.txt`, its lines `<name>@@<version> <kind>` with a `function` or an `object`, or
+//! `<name>@<version> <kind>` for a symbol that only programs find that ask for that version, or `<name> <kind>` where
+//! symbols have no versions.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -55,7 +55,7 @@ fn wanted(list: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(wanted)
 }
 
-/// All that a library defines for others.
+/// All symbols that a library defines for others.
 fn exported(bytes: &[u8]) -> anyhow::Result<BTreeSet<String>> {
     let file = ElfFile64::<object::Endianness>::parse(bytes)?;
     let endian = file.endian();

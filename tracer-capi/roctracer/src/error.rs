@@ -26,7 +26,7 @@ impl Status {
     pub const MISMATCHED_EXTERNAL_CORRELATION_ID: Self = Self(-7);
 }
 
-/// Why something was not done. The texts are those that AMD's library tells, where it tells any: some begin with
+/// The reason for which something was not done. The texts are those of AMD's library, where it has any: some begin with
 /// the function of its own that found the error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
@@ -62,7 +62,7 @@ pub enum Error {
         what: &'static str,
     },
 
-    /// No operation of the domain is called so.
+    /// No operation of the domain has this name.
     #[error("roctracer_op_code(), Invalid API name \"{name}\", domain ID({domain})")]
     InvalidName {
         /// The name that was given.
@@ -79,14 +79,14 @@ pub enum Error {
     #[error("roctracer_open_pool_impl(), default pool already set")]
     DefaultPoolDefined,
 
-    /// The allocator gave nothing, or not what records can be stored in.
+    /// The allocator gave no memory, or none that records can be stored in.
     #[error("roctracer_open_pool_impl(), MemoryPool() error")]
     NoMemory,
 
     /// The system did not start the pool's thread.
     #[error("cannot start the thread of a pool: {reason}")]
     NoThread {
-        /// What the system said.
+        /// The system's reason.
         reason: String,
     },
 

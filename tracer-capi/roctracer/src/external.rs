@@ -1,5 +1,5 @@
-//! External correlation ids: numbers by which a program names regions of its own. A thread's innermost one is
-//! told with the records of the calls that it makes meanwhile.
+//! External correlation ids: numbers by which a program names regions of its own. The records of the calls that a
+//! thread makes meanwhile come with the thread's innermost id.
 
 use std::cell::RefCell;
 
@@ -52,7 +52,7 @@ pub fn record_before(call: &ActivityRecord) -> Option<ActivityRecord> {
 mod tests {
     use super::*;
 
-    /// Who has interrupted [`push`] finds the list borrowed.
+    /// A handler that has interrupted [`push`] finds the list borrowed.
     #[test]
     fn handlers_of_signals_have_no_ids() {
         push(7).expect("memory");

@@ -1,5 +1,5 @@
-//! What roctracer 4.1 does, as a Rust library: where records of activities go, who is called, and by which
-//! names. The facts are those of its specification and of AMD's library.
+//! The functions of roctracer 4.1, as a Rust library: the pools that receive records of activities, the callbacks that
+//! are called, and the names of operations. The facts are those of its specification and of AMD's library.
 //!
 //! * [`pool`]: pools of activity records, which are delivered to a callback in buffers.
 //! * [`tracer`]: which callbacks and pools are enabled for which operations; the default pool; start and stop.
@@ -19,8 +19,8 @@
 //! queue            of anything
 //! ```
 //!
-//! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`). Who calls callbacks and writes
-//! records is there, too.
+//! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`), which also calls the callbacks and writes the
+//! records.
 
 #![deny(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! A callback and its argument, exchanged as one.
 //!
-//! Whoever calls the callback reads both without a lock, and never gets the one of a registration with the
-//! other of the next. There are two places. The number of exchanges says which one is valid; a new pair is
-//! written into the other one, which nobody reads who has come since the last exchange. Who came earlier sees
-//! by the number that it has changed, and reads again. So a reader waits for nobody: it begins anew only when
-//! a whole exchange has happened meanwhile, and a writer that is stopped in the middle holds up nobody.
+//! A thread that calls the callback reads both without a lock, and never gets the one of a registration with the other
+//! of the next. There are two places. The number of exchanges says which one is valid; a new pair is written into the
+//! other one, which no thread reads that has come since the last exchange. A thread that came earlier sees by the
+//! number that it has changed, and reads again. So a reader waits for nobody: it begins anew only when a whole exchange
+//! has happened meanwhile, and a writer that is stopped in the middle holds up nobody.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

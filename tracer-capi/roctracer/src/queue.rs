@@ -1,7 +1,8 @@
 //! A queue into which many threads push, from which one takes, and in which nobody waits.
 //!
-//! It is a list, the newest first. Who pushes exchanges its begin; who takes takes all of it, and turns it round. So a
-//! thread that stops in the middle of either holds up nobody, which it does in queues that have places for what is pushed.
+//! It is a list, the newest value first. A thread that pushes exchanges its begin; the thread that takes takes all of
+//! it, and turns it round. So a thread that stops in the middle of either holds up nobody; in a queue with places for
+//! values it would.
 
 #![expect(unsafe_code, reason = "a list without locks")]
 
@@ -27,7 +28,7 @@ struct Node<T> {
     older: *mut Self,
 }
 
-/// What was taken, the oldest first.
+/// The values that were taken, the oldest first.
 pub struct Taken<T>(*mut Node<T>);
 
 // SAFETY: values go from the thread that pushes to the one that takes.
@@ -36,13 +37,13 @@ unsafe impl<T: Send> Send for Queue<T> {}
 unsafe impl<T: Send> Sync for Queue<T> {}
 
 impl<T> Queue<T> {
-    /// An empty one.
+    /// An empty queue.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()), values: PhantomData }
     }
 
-    /// The same; those of loom are not constant.
+    /// The same; atomics of loom are not constant.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()), values: PhantomData }
@@ -56,8 +57,8 @@ impl<T> Queue<T> {
         loop {
             // SAFETY: from the box above; nobody else has it.
             unsafe { (*node).older = newest };
-            // Release pairs with the Acquire in `take`: the node is whole. Those of before it are, too: every
-            // exchange goes on with what was released by the one before.
+            // Release pairs with the Acquire in `take`: the node is whole. The earlier nodes are, too: every exchange
+            // continues the release sequence of the one before.
             let exchanged = self.newest.compare_exchange_weak(
                 newest,
                 node,
@@ -71,7 +72,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// All that is in it.
+    /// Takes all values.
     pub fn take(&self) -> Taken<T> {
         // Acquire pairs with the Release in `push`.
         let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! What is enabled: callbacks and pools by operation, the default pool, start and stop.
+//! The enabled callbacks and pools by operation, the default pool, start and stop.
 
 #![expect(unsafe_code, reason = "functions of the client's, kept as words")]
 
@@ -19,7 +19,7 @@ use crate::thread::Process;
 /// `activity_rtapi_callback_t`: domain, operation, data of the domain's, argument. It may throw.
 pub type CallbackFunction = unsafe extern "C-unwind" fn(u32, u32, *const c_void, *mut c_void);
 
-/// A callback, and what it is called with.
+/// A callback, and its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback {
     /// The client's function.
@@ -53,7 +53,7 @@ impl Ops {
     fn of(self, domain: Domain) -> Result<Range<u32>, Error> {
         let known = operations(domain)?;
         match self {
-            // The runtime may be loaded later, and have more. Of HIP that is asked for again then.
+            // The runtime may be loaded later, and have more. For HIP this is asked again then.
             Self::All if domain == Domain::HSA_API => all_operations(domain),
             Self::All => Ok(known),
             Self::One(op) if op < known.end => Ok(op..op + 1),
@@ -62,7 +62,7 @@ impl Ops {
     }
 }
 
-/// Whether anybody is told of an operation, and by what.
+/// Whether an operation has a callback, and whether its activities are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// A callback is enabled.
@@ -71,28 +71,28 @@ pub struct Wanted {
     pub activity: bool,
 }
 
-/// Who finds out about the operations of a domain, as long as somebody wants to know.
+/// A source that observes the operations of a domain, as long as something wants them.
 pub trait Source: Sync {
-    /// What is wanted of an operation has changed, or was asked for again; not where nothing was wanted, and nothing
-    /// is. One at a time; it calls nothing of the client's, and not the tracer.
+    /// The wanted parts of an operation have changed, or were asked for again; not called where nothing was wanted, and
+    /// nothing is. One thread at a time calls this; it calls no function of the client's, and not the tracer.
     fn follow(&self, op: u32, wanted: Wanted);
 
-    /// Something will be wanted: looks for what is needed for it. Without a lock of the tracer's, since it may wait
-    /// for those of the dynamic linker.
+    /// Something will be wanted: looks for everything that is needed for it. Called without a lock of the tracer's,
+    /// since it may wait for those of the dynamic linker.
     ///
     /// # Errors
     ///
-    /// If what was found cannot be traced.
+    /// If the runtime that was found cannot be traced.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// What [`Source::follow`] was told is wanted from now on: what is called or done after this is to be found out.
-    /// Without a lock of the tracer's.
+    /// The wishes that [`Source::follow`] was told count from now on: calls and work after this are to be observed.
+    /// Called without a lock of the tracer's.
     fn begin(&self) {}
 
-    /// Has everything recorded in a pool that was under way when this was called, or has waited long enough for it.
-    /// Without a lock of the tracer's.
+    /// Waits until everything that was under way when this was called is recorded in a pool, or long enough. Called
+    /// without a lock of the tracer's.
     fn drain(&self, _pool: &'static Pool) {}
 }
 
@@ -102,17 +102,17 @@ impl Wanted {
     }
 }
 
-/// What a client has enabled.
+/// The callbacks and pools that a client has enabled.
 ///
-/// Looking something up takes no lock and waits for nobody. What was looked up before a change may still be
+/// A look-up takes no lock and waits for nobody. A callback or pool that was looked up before a change may still be
 /// called, or written into, after it: a pool refuses that when it is closed.
 pub struct Tracer {
     /// By domain and operation.
     callbacks: [Vec<Pair>; DOMAINS],
     activities: [Vec<AtomicPtr<Pool>>; DOMAINS],
-    /// Who has it may change those.
+    /// The thread that has it may change the callbacks and activities.
     registration: Mutex<()>,
-    /// Where that may be waited for.
+    /// The process in which that lock may be waited for.
     process: Process,
     default_pool: AtomicPtr<Pool>,
     is_stopped: AtomicBool,
@@ -175,7 +175,7 @@ impl Tracer {
     /// The pool that activities of an operation are recorded in.
     #[inline]
     pub fn activity(&self, domain: Domain, op: u32) -> Option<&'static Pool> {
-        // Acquire pairs with the Release of whoever enabled it: the pool is there.
+        // Acquire pairs with the Release of the thread that enabled it: the pool is there.
         let pool = self.slot(&self.activities, domain, op)?.load(Ordering::Acquire);
         // SAFETY: null, or a pool, which lives for ever.
         unsafe { pool.as_ref() }.filter(|_| !self.is_stopped_for(domain))
@@ -231,7 +231,7 @@ impl Tracer {
         }
     }
 
-    /// What is wanted of an operation.
+    /// The wanted parts of an operation.
     fn wanted(&self, domain: Domain, op: u32) -> Wanted {
         let callback = self.slot(&self.callbacks, domain, op);
         let activity = self.slot(&self.activities, domain, op);
@@ -241,8 +241,8 @@ impl Tracer {
         }
     }
 
-    /// Tells the source of a domain what is wanted of an operation, of which something else was wanted before. With
-    /// the lock of the registration.
+    /// Tells the source of a domain the wanted parts of an operation, of which others were wanted before. With the lock
+    /// of the registration.
     fn follow(&self, domain: Domain, op: u32, before: Wanted) {
         let wanted = self.wanted(domain, op);
         if let Some(source) = self.source(domain)
@@ -277,7 +277,7 @@ impl Tracer {
         self.prepare(domain)?;
         let ops = ops.of(domain)?;
         let Some(registration) = self.registration() else { return Ok(()) };
-        // With the lock: who closes it disables first, with the lock, what uses it.
+        // With the lock: a thread that closes the pool first disables, with the lock, every operation that uses it.
         if pool.is_closed() {
             return Err(Error::PoolClosed);
         }
@@ -318,7 +318,7 @@ impl Tracer {
     ///
     /// # Errors
     ///
-    /// [`Error::DefaultPoolDefined`], without a pool being made, and what [`Pool::open`] says.
+    /// [`Error::DefaultPoolDefined`], without a pool being made, and the errors of [`Pool::open`].
     pub fn open_default_pool(&self, properties: Properties) -> Result<(), Error> {
         if self.default_pool().is_some() {
             return Err(Error::DefaultPoolDefined);
@@ -352,8 +352,8 @@ impl Tracer {
         unsafe { before.as_ref() }
     }
 
-    /// Closes a pool, the default pool if none is given, which then is none any more. What is recorded in the
-    /// pool is disabled first. Without a pool to close nothing happens.
+    /// Closes a pool, the default pool if none is given; a closed pool is the default pool no more. The operations that
+    /// are recorded in the pool are disabled first. Without a pool to close nothing happens.
     pub fn close_pool(&self, pool: Option<&'static Pool>) {
         let Some(pool) = pool.or(self.default_pool()) else {
             return;
@@ -387,8 +387,8 @@ impl Tracer {
         }
     }
 
-    /// Delivers what was written into a pool, the default pool if none is given, and what is under way, as far as its
-    /// source waits for that. Without a pool nothing happens.
+    /// Delivers the records of a pool, the default pool if none is given, and those of operations under way, as far as
+    /// their source waits for these. Without a pool nothing happens.
     pub fn flush(&self, pool: Option<&'static Pool>) {
         if let Some(pool) = pool.or(self.default_pool()) {
             self.drain(pool);
@@ -396,7 +396,7 @@ impl Tracer {
         }
     }
 
-    /// Waits for what is under way. Not on a pool's thread, for which others may wait.
+    /// Waits for operations under way. Not on a pool's thread, for which others may wait.
     fn drain(&self, pool: &'static Pool) {
         if self.process.is_this() && !Pool::is_any_of_their_threads() {
             self.sources.iter().filter_map(OnceLock::get).for_each(|source| source.drain(pool));
@@ -417,7 +417,7 @@ impl Tracer {
         }
     }
 
-    /// Goes on tracing after [`Tracer::stop`], and calls the function for that. Nothing happens if it was not
+    /// Goes on tracing after [`Tracer::stop`], and calls the function for the start. Nothing happens if tracing was not
     /// stopped.
     pub fn start(&self) {
         if self.is_stopped.swap(false, Ordering::Relaxed) {
@@ -426,8 +426,8 @@ impl Tracer {
         }
     }
 
-    /// Has nothing called and nothing recorded but marks and ranges, which go on, and calls the function for
-    /// that. Nothing happens if it is stopped already.
+    /// Stops callbacks and records, but for marks and ranges, which go on, and calls the function for the stop. Nothing
+    /// happens if tracing is stopped already.
     pub fn stop(&self) {
         if !self.is_stopped.swap(true, Ordering::Relaxed) {
             let [_, stop] = self.transitions.read();
@@ -436,7 +436,7 @@ impl Tracer {
     }
 
     fn is_stopped_for(&self, domain: Domain) -> bool {
-        // Relaxed: what is under way on other threads may go either way.
+        // Relaxed: calls that are under way on other threads may go either way.
         self.is_stopped.load(Ordering::Relaxed) && domain != Domain::ROCTX
     }
 
@@ -444,8 +444,8 @@ impl Tracer {
         slots.get(domain.0 as usize)?.get(op as usize)
     }
 
-    /// The right to change what is enabled. In a forked child none where another thread had it at the fork, which
-    /// the child does not have: what is enabled stays as it was.
+    /// The right to change the enabled operations. In a forked child there is none where another thread had it at the
+    /// fork, which the child does not have: the enabled operations stay as they were.
     fn registration(&self) -> Option<MutexGuard<'_, ()>> {
         if self.process.is_this() {
             Some(self.registration.lock().unwrap_or_else(PoisonError::into_inner))
@@ -454,7 +454,7 @@ impl Tracer {
         }
     }
 
-    /// The operations of a domain may be others after this.
+    /// Prepares the source of a domain, which may have other operations after this.
     fn prepare(&self, domain: Domain) -> Result<(), Error> {
         self.source(domain).map_or(Ok(()), Source::prepare)
     }
@@ -586,7 +586,7 @@ mod tests {
         tracer.close_pool(None);
     }
 
-    /// What a source is told.
+    /// The calls that a source has received.
     struct Told(Mutex<Vec<(u32, Wanted)>>);
 
     impl Source for Told {
@@ -602,7 +602,7 @@ mod tests {
         let tracer = Tracer::new();
         tracer.set_source(Domain::HIP_API, &TOLD);
         let wanted = |callback, activity| Wanted { callback, activity };
-        // Nobody wants anything, and nobody did: another tracer may.
+        // Nothing is wanted, and nothing was: the source is not told, since another tracer may be there.
         tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
         tracer.disable_activity(Domain::HIP_API, 7).expect("valid");
         tracer.enable_callback(Domain::HSA_API, 7, NOTHING).expect("valid");
@@ -679,8 +679,8 @@ mod tests {
 
     static CALLS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 
-    /// Four threads call what is enabled and write where it says, while four others exchange callbacks and
-    /// arguments, and open and close pools.
+    /// Four threads call the enabled callbacks and write into the enabled pools, while four others exchange callbacks
+    /// and arguments, and open and close pools.
     #[test]
     fn eight_threads_change_and_use_what_is_enabled() {
         const FUNCTIONS: [CallbackFunction; 4] =

@@ -1,4 +1,4 @@
-//! Memory for records: what an allocator gave, and buffers in it.
+//! Memory for records: the memory of an allocator, and buffers in it.
 
 #![expect(unsafe_code, reason = "memory of an allocator of the client's")]
 
@@ -38,7 +38,7 @@ pub fn system_allocator() -> Allocator {
     })
 }
 
-/// What the allocator gave, for two buffers. It must be given back by [`Memory::release`].
+/// The memory that the allocator gave, for two buffers. It must be given back by [`Memory::release`].
 pub struct Memory {
     allocator: Allocator,
     begin: NonNull<u8>,
@@ -74,14 +74,15 @@ impl Memory {
     }
 }
 
-/// Records from its begin on, and what they point at from its end on, downwards.
+/// Records from its begin on, and the data that they point at from its end on, downwards.
 ///
-/// Who writes takes a place first, and waits for nobody: places are taken in an order, and filled in any. Nobody takes
-/// one any more once the buffer is closed, and when all that were taken are filled it can be read.
+/// A thread that writes takes a place first, and waits for nobody: places are taken in an order, and filled in any.
+/// Nobody takes a place any more once the buffer is closed, and when all places that were taken are filled it can be
+/// read.
 pub struct Buffer {
     begin: NonNull<u8>,
     bytes: usize,
-    /// Bytes that are taken, of records and, [`DATA`] times, of what they point at; and [`CLOSED`].
+    /// Bytes that are taken, of records and, [`DATA`] times, of the data that they point at; and [`CLOSED`].
     taken: AtomicU64,
     /// Bytes of both that are filled.
     filled: AtomicU64,
@@ -91,18 +92,18 @@ pub struct Buffer {
 
 /// Most bytes that a buffer has; more are left alone.
 const MOST: usize = 1 << 30;
-/// A byte of what records point at, in [`Buffer::taken`].
+/// A byte of the data that records point at, in [`Buffer::taken`].
 const DATA: u64 = 1 << 32;
 /// Nothing can be taken.
 const CLOSED: u64 = 1 << 63;
 
-// SAFETY: the memory is that of the pool, which outlives it, or its own. Each byte is written by who has taken it, once,
-// and read when that is done.
+// SAFETY: the memory is that of the pool, which outlives it, or its own. Each byte is written by the thread that has
+// taken it, once, and read when that is done.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// A place for some records that follow each other, and for what the last one points at.
+/// A place for some records that follow each other, and for the data that the last one points at.
 pub struct Place<'a> {
     buffer: &'a Buffer,
     records: NonNull<ActivityRecord>,
@@ -111,7 +112,7 @@ pub struct Place<'a> {
 }
 
 impl Buffer {
-    /// One that is closed.
+    /// A buffer that is closed.
     fn new(begin: NonNull<u8>, bytes: usize) -> Self {
         Self {
             begin,
@@ -122,7 +123,7 @@ impl Buffer {
         }
     }
 
-    /// One with memory of its own.
+    /// A buffer with memory of its own.
     pub fn extra(bytes: usize) -> Result<Self, Error> {
         let words = bytes.div_ceil(size_of::<u64>());
         let mut own = Vec::new();
@@ -132,12 +133,12 @@ impl Buffer {
         Ok(Self { _own: own, ..Self::new(begin, words * size_of::<u64>()) })
     }
 
-    /// How many bytes it can hold.
+    /// The number of bytes that it can hold.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes that are taken, of records and of what they point at.
+    /// Bytes that are taken, of records and of the data that they point at.
     fn taken(&self) -> (usize, usize) {
         let taken = self.taken.load(Ordering::Relaxed) & !CLOSED;
         ((taken % DATA) as usize, (taken / DATA) as usize)
@@ -160,7 +161,8 @@ impl Buffer {
         self.taken.fetch_or(CLOSED, Ordering::Relaxed);
     }
 
-    /// A place for so many records, and so many bytes that the last one points at; none if it is closed or has no room.
+    /// Takes a place for this many records, and this many bytes that the last one points at; none if the buffer is
+    /// closed or has no room.
     #[inline]
     pub fn take(&self, records: usize, data: usize) -> Option<Place<'_>> {
         let bytes = records * RECORD + data;
@@ -171,7 +173,7 @@ impl Buffer {
                 return None;
             }
             let more = taken + (records * RECORD) as u64 + data as u64 * DATA;
-            // Acquire pairs with the Release in `open`: what was there has been read.
+            // Acquire pairs with the Release in `open`: the records of before have been read.
             let exchanged =
                 self.taken.compare_exchange_weak(taken, more, Ordering::Acquire, Ordering::Relaxed);
             if let Err(now) = exchanged {
@@ -186,7 +188,7 @@ impl Buffer {
         }
     }
 
-    /// The records. It is closed; who has taken a place is waited for.
+    /// The records. The buffer is closed; this waits for threads that have taken a place.
     pub fn records(&self) -> &[ActivityRecord] {
         let (records, data) = self.taken();
         // Acquire pairs with the Release in `fill`.
@@ -196,14 +198,14 @@ impl Buffer {
             #[cfg(not(loom))]
             sys::sleep_ns(10_000);
         }
-        // SAFETY: so many were filled from the begin on.
+        // SAFETY: this many were filled from the begin on.
         unsafe { std::slice::from_raw_parts(self.begin.cast().as_ptr(), records / RECORD) }
     }
 }
 
 impl Place<'_> {
-    /// Fills it: with as many records, and as much data, as it was taken for. The last one points at the data, if there
-    /// is any.
+    /// Fills the place: with as many records, and as much data, as it was taken for. The last one points at the data,
+    /// if there is any.
     #[inline]
     pub fn fill<const N: usize>(self, records: [&ActivityRecord; N], data: &[u8]) {
         assert!(N * RECORD + data.len() == self.bytes);
@@ -229,7 +231,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two threads write while the buffer is read twice, emptied in between: what was taken is read, once, and whole.
+    /// Two threads write while the buffer is read twice, emptied in between: every record that was taken is read, once,
+    /// and whole.
     #[test]
     fn each_record_is_read_once_by_who_has_closed() {
         let mut model = loom::model::Builder::new();

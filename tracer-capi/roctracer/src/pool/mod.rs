@@ -1,21 +1,22 @@
 //! Pools of activity records.
 //!
-//! Records are written into one of two buffers, without a lock: [`buffer`]. When it is full it is handed to the
-//! pool's thread, which gives it to the client's callback, and the other one is written. Nothing is dropped: who
+//! Records are written into one of two buffers, without a lock: [`buffer`]. When it is full it is handed to the pool's
+//! thread, which gives it to the client's callback, and the other one is written. Nothing is dropped: a thread that
 //! finds the one full while the callback still works on the other waits.
 //!
-//! What holds:
+//! These rules hold:
 //!
-//! * Each record is delivered once, in the order of writing. What it points at is copied into the buffer
-//!   with it, or, where it does not fit into any, stays the writer's, who then waits until it was delivered.
-//! * [`Pool::flush`] returns when all that was written before is delivered.
-//! * [`Pool::close`] delivers what was written, gives the memory back, and returns when the callback is
-//!   called no more. Who writes into a closed pool is refused: a pool is never freed, only its memory is.
-//! * The callback may do all of this itself, to its own pool. It waits for nothing then: what it
-//!   flushes is delivered when it has returned, and what it writes while both buffers are full goes into
-//!   a third. Callbacks of two pools that wait for each other's do so for ever.
-//! * When the process exits, what was written is delivered by a handler that the first pool has registered: after
-//!   the destructors of what was made later, before those of what was there already. It waits [`EXIT_WAIT`] for that.
+//! * Each record is delivered once, in the order of writing. The data that it points at is copied into the buffer with
+//!   it, or, where it does not fit into any, stays the writer's, who then waits until it was delivered.
+//! * [`Pool::flush`] returns when every record that was written before is delivered.
+//! * [`Pool::close`] delivers the written records, gives the memory back, and returns when the callback is called no
+//!   more. A write into a closed pool is refused: a pool is never freed, only its memory is.
+//! * The callback may do all of this itself, to its own pool. It waits for nothing then: records that it flushes are
+//!   delivered when it has returned, and records that it writes while both buffers are full go into a third. Callbacks
+//!   of two pools that wait for each other's do so for ever.
+//! * When the process exits, a handler that the first pool has registered delivers the written records: after the
+//!   destructors of objects that were made later, before those of objects that were there already. It waits
+//!   [`EXIT_WAIT`] for that.
 //! * In a forked child a pool of its parent's is closed, and nobody waits for anything.
 
 mod buffer;
@@ -41,11 +42,11 @@ use buffer::{Buffer, Memory, Place, RECORD};
 
 pub use buffer::{Allocator, system_allocator};
 
-/// Takes the records of a buffer. It is called on the pool's thread; the records, and what they point at,
-/// are there until it returns.
+/// Takes the records of a buffer. It is called on the pool's thread; the records, and the data that they point at, are
+/// there until it returns.
 pub type Consumer = Box<dyn FnMut(&[ActivityRecord]) + Send>;
 
-/// How long the end of the process waits for callbacks of all pools.
+/// The time that the end of the process waits for callbacks of all pools.
 pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 
 /// The pool that was made last. A list without a lock: a forked child could find that taken for ever.
@@ -55,8 +56,8 @@ extern "C-unwind" fn at_exit() {
     flush_open(Instant::now() + EXIT_WAIT);
 }
 
-/// Delivers what was written into pools that nobody has closed, and waits no longer than until then. All are asked first:
-/// a callback that does not return holds up its own pool alone.
+/// Delivers the records of pools that nobody has closed, and waits no longer than until then. All are asked first: a
+/// callback that does not return holds up its own pool alone.
 pub fn flush_open(until: Instant) {
     pools().for_each(Pool::ask_to_flush);
     pools().for_each(|pool| pool.flush_until(until));
@@ -65,18 +66,18 @@ pub fn flush_open(until: Instant) {
 /// All pools, the newest first.
 #[expect(unsafe_code, reason = "follows pointers to pools")]
 fn pools() -> impl Iterator<Item = &'static Pool> {
-    // SAFETY: null, or a pool, which lives for ever. Acquire pairs with the Release of who has made it.
+    // SAFETY: null, or a pool, which lives for ever. Acquire pairs with the Release of the thread that has made it.
     let at = |place: &AtomicPtr<Pool>| unsafe { place.load(Ordering::Acquire).as_ref() };
     std::iter::successors(at(&NEWEST), move |pool| at(&pool.older))
 }
 
-/// What a pool is made of.
+/// The properties of a new pool.
 pub struct Properties {
     /// Bytes of each of the two buffers; of at least two records.
     pub buffer_bytes: usize,
-    /// Where the memory comes from: asked once for both buffers.
+    /// The source of the memory: asked once for both buffers.
     pub allocator: Allocator,
-    /// Who gets the records.
+    /// The callback that receives the records.
     pub consumer: Consumer,
 }
 
@@ -95,7 +96,7 @@ pub struct Pool {
 }
 
 struct State {
-    /// In which places are taken.
+    /// The buffer in which places are taken.
     active: Held,
     /// Not in use.
     spares: Vec<Held>,
@@ -106,9 +107,9 @@ struct State {
     /// How many buffers have been handed over, and how many of those delivered.
     handed: u64,
     delivered: u64,
-    /// So many are to be delivered without waiting for a full buffer.
+    /// The count of buffers that are to be delivered without waiting for a full buffer.
     flush_to: u64,
-    /// How many writers are waiting for room.
+    /// The number of writers that wait for room.
     waiting: usize,
     phase: Phase,
     memory: Option<Memory>,
@@ -137,7 +138,7 @@ impl Deref for Held {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nobody begins to write any more; what was begun is finished and delivered.
+    /// Nobody begins to write any more; writes that have begun are finished and delivered.
     Closing,
     Closed,
 }
@@ -145,7 +146,8 @@ enum Phase {
 thread_local! {
     /// The pool whose thread this is. Without a destructor: it can be asked to a thread's very end.
     static OWN: Cell<*const Pool> = const { Cell::new(ptr::null()) };
-    /// The thread writes into a pool. A handler of a signal that has interrupted it would wait for the thread itself.
+    /// The thread writes into a pool. A handler of a signal that has interrupted the thread would wait for the thread
+    /// itself.
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -160,7 +162,7 @@ impl Pool {
         let (memory, buffers) = Memory::allocate(allocator, buffer_bytes)?;
         let [active, spare]: [&'static Buffer; 2] =
             buffers.map(|buffer| &*Box::leak(Box::new(buffer)));
-        // Never more than the two, so that nothing is allocated later.
+        // Never more than these two, so that nothing is allocated later.
         let mut spares = Vec::with_capacity(2);
         spares.push(Held::Own(spare));
         active.open();
@@ -217,7 +219,7 @@ impl Pool {
         self.write_all([record], &[])
     }
 
-    /// Writes two records, of which none comes between and which arrive together.
+    /// Writes two records that arrive together, with none in between.
     ///
     /// # Errors
     ///
@@ -257,7 +259,7 @@ impl Pool {
         // Acquire pairs with the Release in `exchange`.
         // SAFETY: null, or a buffer of the pool's own, which lives for ever.
         let open = unsafe { self.open.load(Ordering::Acquire).as_ref() };
-        // A forked child has the memory, too, and none who reads it.
+        // A forked child has the memory, too, and no thread that reads it.
         if self.process.is_this()
             && let Some(place) = open.and_then(|buffer| buffer.take(N, data.len()))
         {
@@ -270,7 +272,7 @@ impl Pool {
         self.write_with_lock(records, data)
     }
 
-    /// The same where the open buffer is full, or there is none.
+    /// As [`Self::write_in_turn`], where the open buffer is full, or there is none.
     #[cold]
     fn write_with_lock<const N: usize>(
         &self,
@@ -286,7 +288,7 @@ impl Pool {
             drop(state);
             return Ok(());
         }
-        // It fits into none: the record points at the writer's own.
+        // The data fits into no buffer: the record points at the writer's own.
         let mut last = *records[N - 1];
         last.bytes_or_name = data.as_ptr().expose_provenance() as u64;
         let records: [&_; N] =
@@ -296,18 +298,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Delivers what was written until now, and waits until it was. Not so in the pool's own callback: what was
-    /// written is delivered when it has returned.
+    /// Delivers the records that were written until now, and waits until they were delivered. In the pool's own
+    /// callback it does not wait: the records are delivered when the callback has returned.
     pub fn flush(&self) {
         if self.process.is_this() {
             self.wait_for_delivery(self.lock(), None);
         }
     }
 
-    /// The same, and waits no longer than until then.
+    /// As [`Self::flush`], but waits no longer than until then.
     fn flush_until(&self, until: Instant) {
         while self.process.is_this() && Instant::now() < until {
-            // The thread may have it itself: a handler of a signal has called `exit`.
+            // The thread may have the lock itself: a handler of a signal has called `exit`.
             match self.state.try_lock() {
                 Ok(state) => return self.wait_for_delivery(state, Some(until)),
                 Err(TryLockError::Poisoned(state)) => {
@@ -318,7 +320,7 @@ impl Pool {
         }
     }
 
-    /// Has delivered what was written until now, if nobody has it just now, and waits for nothing.
+    /// Asks for the delivery of the records that were written until now, if the lock is free, and waits for nothing.
     fn ask_to_flush(&self) {
         if self.process.is_this()
             && let Ok(mut state) = self.state.try_lock()
@@ -327,9 +329,9 @@ impl Pool {
         }
     }
 
-    /// Delivers what was written, and gives the memory back. When this returns the callback is not called any
-    /// more; in the callback itself it returns at once, and the rest is done when the callback has returned.
-    /// Of a pool that is closed already nothing happens.
+    /// Delivers the written records, and gives the memory back. When this returns the callback is not called any more;
+    /// in the callback itself it returns at once, and the rest is done when the callback has returned. Does nothing to
+    /// a pool that is closed already.
     pub fn close(&self) {
         if !self.process.is_this() {
             return;
@@ -338,18 +340,18 @@ impl Pool {
         let mut state = self.lock();
         let thread = state.thread.take();
         if self.is_own_thread() {
-            // It ends by itself, detached.
+            // The thread ends by itself, detached.
             return;
         }
         while state.phase != Phase::Closed {
             state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        // It has nothing to do any more but to end.
+        // The thread has nothing to do any more but to end.
         let _ = thread.map(JoinHandle::join);
     }
 
-    /// Refuses who writes from now on, and waits for nothing.
+    /// Refuses writes from now on, and waits for nothing.
     pub fn begin_to_close(&self) {
         if let Ok(mut state) = self.lock_open() {
             state.phase = Phase::Closing;
@@ -360,7 +362,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic leaves anything half done: whoever has the lock calls no code of others'.
+        // No panic leaves anything half done: the thread that has the lock calls no code of others'.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -387,7 +389,7 @@ impl Pool {
         ptr::eq(OWN.get(), self)
     }
 
-    /// Hands the active buffer over until another one has room, and has a place in it filled.
+    /// Hands the active buffer over until another one has room, and fills a place in that one.
     fn wait_for_place<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
@@ -418,9 +420,9 @@ impl Pool {
         state
     }
 
-    /// Has places taken in another buffer; what is in the active one waits for delivery.
+    /// Has places taken in another buffer; the records in the active one wait for delivery.
     fn exchange(&self, state: &mut State, next: Held) {
-        // First: who takes a place in the next one comes later.
+        // First: a thread that takes a place in the next one comes later.
         state.active.close();
         next.open();
         let open = match &next {
@@ -467,7 +469,7 @@ impl Pool {
         if state.full.is_empty() {
             let closes = state.phase == Phase::Closing && state.waiting == 0;
             if closes {
-                // Who has found it open may still write.
+                // A thread that has found it open may still write.
                 state.active.close();
             }
             if !(closes || state.flush_to > state.delivered) || state.active.is_empty() {
@@ -480,8 +482,8 @@ impl Pool {
         state.full.pop_front()
     }
 
-    /// Has delivered what was written until now, or waits until a time for that. Only asks for it on the pool's
-    /// thread.
+    /// Waits until the records that were written until now are delivered, or until a time. On the pool's thread it only
+    /// asks for the delivery.
     fn wait_for_delivery(&self, mut state: MutexGuard<'_, State>, until: Option<Instant>) {
         let written = self.ask_for_delivery(&mut state);
         while state.delivered < written && !self.is_own_thread() {
@@ -498,7 +500,8 @@ impl Pool {
         }
     }
 
-    /// Asks for what was written until now: so many buffers, of those that were delivered and will be.
+    /// Asks for the delivery of the records that were written until now. Returns the count of buffers, of those that
+    /// were delivered and will be.
     fn ask_for_delivery(&self, state: &mut State) -> u64 {
         let written = state.handed + u64::from(!state.active.is_empty());
         state.flush_to = state.flush_to.max(written);
@@ -506,7 +509,7 @@ impl Pool {
         written
     }
 
-    /// What the pool's thread does.
+    /// The loop of the pool's thread.
     fn deliver_until_closed(&self, mut consumer: Consumer) {
         OWN.set(self);
         let mut state = self.lock();
@@ -537,14 +540,14 @@ impl Pool {
 }
 
 impl State {
-    /// Puts a buffer away that has been delivered.
+    /// Puts away a buffer that has been delivered.
     fn recycle(&mut self, buffer: Held) {
         if matches!(buffer, Held::Own(_)) {
             self.spares.push(buffer);
         }
     }
 
-    /// It is over: all buffers are closed. Returns the memory, if that is still there.
+    /// The pool is over: all buffers are closed. Returns the memory, if that is still there.
     fn end(&mut self) -> Option<Memory> {
         self.phase = Phase::Closed;
         self.active.close();

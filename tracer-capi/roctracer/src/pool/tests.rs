@@ -18,7 +18,7 @@ const TEN: usize = 10 * RECORD;
 /// The records of a delivery, and the text that each points at.
 type Delivery = Vec<(ActivityRecord, Option<CString>)>;
 
-/// What a callback has been given.
+/// The deliveries that a callback has been given.
 #[derive(Default)]
 struct Seen(Arc<Mutex<Vec<Delivery>>>);
 
@@ -36,7 +36,7 @@ impl Seen {
         })
     }
 
-    /// How many records came with each delivery.
+    /// The number of records of each delivery.
     fn deliveries(&self) -> Vec<usize> {
         self.0.lock().expect("no panic").iter().map(Vec::len).collect()
     }
@@ -59,7 +59,7 @@ fn record(id: u64) -> ActivityRecord {
     ActivityRecord { domain: Domain::HIP_OPS, correlation_id: id, ..ActivityRecord::default() }
 }
 
-/// A text of so many bytes, with its end.
+/// A text of this many bytes, with its end.
 fn text(bytes: usize) -> CString {
     CString::new(vec![b'x'; bytes - 1]).expect("no zero within")
 }
@@ -77,7 +77,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// AMD's test 1: a record and what it points at fill a buffer exactly.
+/// AMD's test 1: a record and its data fill a buffer exactly.
 #[test]
 fn data_that_fits_is_copied() {
     let seen = Seen::default();
@@ -93,8 +93,8 @@ fn data_that_fits_is_copied() {
     pool.close();
 }
 
-/// A thread that writes has taken a place, and not filled it, when a handler of a signal finds the buffer full: who
-/// empties it waits for that place.
+/// A thread that writes has taken a place, and not filled it, when a handler of a signal finds the buffer full: the
+/// thread that empties the buffer waits for that place.
 #[test]
 fn handlers_of_signals_wait_for_nobody() {
     let seen = Seen::default();
@@ -114,7 +114,7 @@ fn handlers_of_signals_wait_for_nobody() {
     pool.close();
 }
 
-/// AMD's test 2: what does not fit beside a record goes into the next buffer, with what it points at.
+/// AMD's test 2: data that does not fit beside a record goes into the next buffer, with the record.
 #[test]
 fn record_and_data_stay_together() {
     let seen = Seen::default();
@@ -131,7 +131,7 @@ fn record_and_data_stay_together() {
     pool.close();
 }
 
-/// AMD's test 3: what fits into no buffer stays the writer's, and is delivered before the writer goes on.
+/// AMD's test 3: data that fits into no buffer stays the writer's, and is delivered before the writer goes on.
 #[test]
 fn data_that_never_fits_is_delivered_at_once() {
     let seen = Seen::default();
@@ -341,7 +341,7 @@ fn writing_into_a_closed_pool_is_refused() {
     assert_eq!(seen.ids(), [1]);
 }
 
-/// Eight threads write until they are refused: what was not refused is delivered, once.
+/// Eight threads write until they are refused: each record that was not refused is delivered, once.
 #[test]
 fn closing_loses_nothing_that_was_written() {
     for round in 0..20 {
@@ -375,7 +375,7 @@ fn closing_loses_nothing_that_was_written() {
     }
 }
 
-/// A callback that does something to its own pool, which it learns when it is there.
+/// A callback that does something to its own pool, which it learns when the pool is there.
 fn with_own_pool(
     seen: &Seen,
     mut act: impl FnMut(&'static Pool, &[ActivityRecord]) + Send + 'static,
@@ -393,7 +393,7 @@ fn with_own_pool(
     pool
 }
 
-/// What it flushes comes when it has returned, without a flush of anybody else's.
+/// Records that the callback flushes come when it has returned, without a flush of anybody else's.
 #[test]
 fn callback_that_flushes_its_own_pool() {
     let seen = Seen::default();
@@ -531,7 +531,7 @@ fn forked_child_finds_a_closed_pool() {
     assert_eq!(seen.ids(), [1]);
 }
 
-/// What is in older pools does not wait for a callback that does not return.
+/// Records in older pools do not wait for a callback that does not return.
 #[test]
 fn the_end_of_the_process_asks_all_pools_before_it_waits_for_one() {
     let seen = Seen::default();
