@@ -2,7 +2,7 @@
 //! arguments of a function.
 //!
 //! A function's number is its place in the runtime's tables, of which one follows the other: those of AMD's extensions
-//! grow with each release, and what comes behind moves.
+//! grow with each release, and functions behind them move.
 //!
 //! The fields of the data are those of `tracer-capi/include/roctracer/hsa_prof_str.h`, which is written from the same
 //! table of functions ([`tracer_records::api`]).
@@ -22,29 +22,29 @@ use tracer_records::api::{self, Argument, Kind, Operation, Place};
 
 use crate::loaded::Loaded;
 
-/// What the file of the runtime is called, but for its version.
+/// The name of the runtime's file, without its version.
 pub const LIBRARY: &[u8] = b"libhsa-runtime64.so";
 /// More functions than the tables have in any release.
 pub const MOST_FUNCTIONS: u32 = 256;
 
-/// Where the first fields are, bytes from the beginning.
+/// The place of the phase, bytes from the beginning.
 pub const PHASE: usize = 8;
-/// The same of the result.
+/// The place of the result.
 pub const RESULT: usize = 16;
 const ARGUMENTS: usize = 24;
-/// The field that roctracer adds behind an argument: what this points at, three 32-bit numbers.
+/// The field that roctracer adds behind an argument: the value that this points at, three 32-bit numbers.
 const POINTED_AT: (&str, &str, usize) = ("hsa_amd_memory_async_copy_rect", "range", 12);
 
 /// An argument's field.
 #[derive(Debug)]
 pub struct Field {
-    /// Where it is when the function is entered.
+    /// The place of the argument when the function is entered.
     pub place: Place,
-    /// What it is.
+    /// The kind of its type.
     kind: Kind,
     /// Bytes of the structure.
     pub bytes: Range<usize>,
-    /// Where what it points at is kept, if it is.
+    /// The place of the value that it points at, if that is kept.
     pub pointed_at: Option<Range<usize>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Function {
     pub slot: usize,
     /// Its name and arguments.
     pub operation: &'static Operation,
-    /// Where these are in the data.
+    /// The places of the arguments in the data.
     pub fields: Vec<Field>,
 }
 
@@ -66,7 +66,7 @@ pub struct Functions {
     are_loaded: bool,
 }
 
-/// Those of all releases, in the order of the tables.
+/// The functions of all releases, in the order of the tables.
 pub static ALL: LazyLock<Vec<Function>> = LazyLock::new(|| {
     let function = |(slot, name): (usize, &str)| {
         let operation = api::by_name(name)?;
@@ -80,15 +80,15 @@ pub fn function(name: &str) -> Option<&'static Function> {
     ALL.iter().find(|function| function.operation.name == name)
 }
 
-/// Where the last field is, a pointer, in the data of every release.
+/// The place of the last field, a pointer, in the data of every release.
 pub static PHASE_DATA: LazyLock<usize> = LazyLock::new(|| end_of(ALL.iter()));
 
 static FIRST: LazyLock<Functions> = LazyLock::new(|| Functions::of(is_of_first_release, false));
 static LOADED: OnceLock<Functions> = OnceLock::new();
 
 impl Functions {
-    /// Those that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3. The dynamic
-    /// linker may be waited for.
+    /// The functions that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3. May
+    /// wait for the dynamic linker.
     pub fn find() -> &'static Self {
         if LOADED.get().is_none()
             && let Some(library) = Loaded::find(LIBRARY)
@@ -101,7 +101,7 @@ impl Functions {
         Self::found()
     }
 
-    /// What [`Functions::find`] has found.
+    /// The functions that [`Functions::find`] has found.
     pub fn found() -> &'static Self {
         LOADED.get().unwrap_or_else(|| &FIRST)
     }
@@ -117,7 +117,7 @@ impl Functions {
         self.are_loaded
     }
 
-    /// How many there are.
+    /// The number of functions.
     pub fn count(&self) -> u32 {
         self.by_number.len() as u32
     }
@@ -157,7 +157,7 @@ fn end_of<'a>(functions: impl Iterator<Item = &'a Function>) -> usize {
     end.unwrap_or(ARGUMENTS).next_multiple_of(8)
 }
 
-/// Bytes of a value, which is aligned to as many; none of what has no size.
+/// Bytes of a value, which is aligned to as many; none of a value that has no size.
 #[must_use]
 pub fn bytes_of(kind: Kind) -> Option<usize> {
     Some(match kind {
@@ -188,7 +188,7 @@ fn fields(function: &Operation) -> Vec<Field> {
     function.args.iter().map(field).collect()
 }
 
-/// A call's data. Whoever makes one says that it is there.
+/// A call's data. The code that makes one promises that the data is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Data(NonNull<u8>);
 
@@ -197,8 +197,7 @@ pub struct Data(NonNull<u8>);
 pub struct Text {
     /// The function.
     pub name: &'static str,
-    /// Its arguments, without names: those that are null as `0`, handles as `{handle=1}`, enumerations as
-    /// numbers.
+    /// Its arguments, without names: null ones as `0`, handles as `{handle=1}`, enumerations as numbers.
     pub args: String,
     /// Its result; empty where it has none.
     pub result: String,
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(functions.number_of("hsa_amd_memory_async_copy_on_engine"), None);
     }
 
-    /// Numbers that AMD's header has in these releases, by what their runtimes do not export of what comes later.
+    /// The numbers that AMD's header has in these releases, by the later functions that their runtimes do not export.
     #[test]
     fn numbers_are_those_of_each_release() {
         let number = |missing: &[&str], name| {

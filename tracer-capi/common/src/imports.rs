@@ -1,4 +1,4 @@
-//! Functions that a loaded library imports: where it has their addresses.
+//! Functions that a loaded library imports, and the places where it has their addresses.
 
 #![expect(unsafe_code, reason = "a library's image in memory")]
 
@@ -19,12 +19,12 @@ use crate::loaded::Loaded;
 #[derive(Debug)]
 pub struct Import {
     address: &'static AtomicUsize,
-    /// Where the library is.
+    /// The extent of the library.
     own: Range<usize>,
 }
 
 impl Loaded {
-    /// Where it has the address of a function that it imports; none if it imports none of that name.
+    /// The place where it has the address of a function that it imports; none if it imports none of that name.
     pub fn import(&self, function: &CStr) -> Option<Import> {
         let mut wanted = Wanted { path: self.path(), function, found: None };
         // SAFETY: a function that takes what it is given here.
@@ -33,14 +33,14 @@ impl Loaded {
     }
 }
 
-/// What is looked for, and what was found.
+/// The function that is looked for, and the import that was found.
 struct Wanted<'a> {
     path: &'a CStr,
     function: &'a CStr,
     found: Option<Import>,
 }
 
-/// Looks into one library; 1 where it is the one that is meant.
+/// Looks into one library; 1 where it is the wanted one.
 ///
 /// # Safety
 ///
@@ -82,7 +82,7 @@ unsafe fn import(base: usize, headers: &[libc::Elf64_Phdr], function: &CStr) -> 
         let entry = entries.find(|entry| entry.d_tag.get(E) == tag.into())?;
         Some(entry.d_val.get(E) as usize)
     };
-    // The C library has put addresses for what is an offset in the file, where it can write.
+    // The C library has put addresses in the place of offsets in the file, where it can write.
     let address = |tag| value(tag).filter(|address| own.contains(address));
     let (symbols, names) = (address(elf::DT_SYMTAB)?, address(elf::DT_STRTAB)?);
     let is_meant = |relocation: &&Rela64<LittleEndian>| {
@@ -111,7 +111,7 @@ unsafe fn import(base: usize, headers: &[libc::Elf64_Phdr], function: &CStr) -> 
 
 const E: LittleEndian = LittleEndian;
 
-/// A table of so many bytes.
+/// A table of this many bytes.
 ///
 /// # Safety
 ///
@@ -122,13 +122,13 @@ unsafe fn table<T>(begin: usize, bytes: usize) -> &'static [T] {
 }
 
 impl Import {
-    /// The function; none where the dynamic linker looks for it only when it is called first, or has found none.
+    /// The function; none where the dynamic linker looks for it only at its first call, or has found none.
     pub fn function(&self) -> Option<usize> {
         let address = self.address.load(Ordering::Acquire);
         (address != 0 && !self.own.contains(&address)).then_some(address)
     }
 
-    /// Puts another function there, in one step for those who call it meanwhile. One thread at a time does so.
+    /// Puts another function there, in one step for threads that call it meanwhile. One thread at a time does so.
     ///
     /// # Errors
     ///
@@ -146,13 +146,13 @@ impl Import {
         }
         self.address.store(function, Ordering::Release);
         if !is_writable {
-            // If that fails, it stays writable.
+            // If that fails, the page stays writable.
             let _ = self.protect(access);
         }
         Ok(())
     }
 
-    /// How its page is mapped.
+    /// The access rights of its page.
     fn access(&self) -> io::Result<c_int> {
         let address = (&raw const *self.address).addr();
         let access_of = |line: &str| {

@@ -1,4 +1,4 @@
-//! What is said to the user of the program, on its standard error.
+//! Messages to the user of the program, on its standard error.
 
 use std::fmt::Arguments;
 use std::fs::OpenOptions;
@@ -9,7 +9,7 @@ use tracer_hooks::sys;
 
 use crate::quiet::quiet;
 
-/// Where messages go as well, if `ROCTRACER_LOG` is set: as of AMD's library.
+/// The file that receives messages as well, if `ROCTRACER_LOG` is set: as of AMD's library.
 const LOG: &str = "/tmp/roctracer_log.txt";
 
 /// Says what does not work, in a line that begins as those of AMD's tool do.
@@ -23,7 +23,7 @@ pub fn error(what: Arguments<'_>) {
 }
 
 fn say(beginning: &str, what: Arguments<'_>) {
-    // One write: lines of others do not come in between. Where it cannot be said, nobody listens.
+    // One write: lines of others do not come in between. If it fails, nobody listens.
     let line = format!("{beginning}: {what}\n");
     let _ = quiet(|| io::stderr().write_all(line.as_bytes()));
     if std::env::var_os("ROCTRACER_LOG").is_some() {

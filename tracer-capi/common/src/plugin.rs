@@ -1,4 +1,4 @@
-//! A plugin of roctracer's (`roctracer_plugin.h`), as those have it who feed one.
+//! A plugin of roctracer's (`roctracer_plugin.h`), for code that feeds one.
 
 #![expect(unsafe_code, reason = "functions of a library that is loaded")]
 
@@ -14,16 +14,16 @@ pub const MAJOR: u32 = 4;
 /// The same.
 pub const MINOR: u32 = 1;
 
-/// The variable by which roctap, which feeds a plugin from a trace, tells it whose records they are.
+/// The variable by which roctap, which feeds a plugin from a trace, tells the plugin the process of the records.
 pub const TRACED_PROCESS: &str = "ROCTAP_TRACED_PROCESS";
 
-/// Why a plugin is of no use.
+/// The reason for which a plugin is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not there, or is no library.
     #[error("cannot load the plugin {}: {cause}", path.display())]
     Missing {
-        /// Where it should be.
+        /// The file that it should be.
         path: PathBuf,
         /// The linker's words.
         cause: libloading::Error,
@@ -36,7 +36,7 @@ pub enum Error {
         /// The function.
         function: &'static str,
     },
-    /// It does not want to.
+    /// It refuses to begin.
     #[error(
         "the plugin {} did not begin: roctracer_plugin_initialize({MAJOR}, {MINOR}) returned {status}; if \
          no line above says why, it may serve another version of roctracer",
@@ -45,7 +45,7 @@ pub enum Error {
     Refuses {
         /// Its file.
         path: PathBuf,
-        /// What it returned.
+        /// The status that it returned.
         status: c_int,
     },
 }

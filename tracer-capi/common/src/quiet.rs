@@ -1,5 +1,5 @@
-//! Writes of ours end no process: that nobody reads any more, or that a file is as large as it may be, is an
-//! error and no signal. Nor do they end a thread that was cancelled.
+//! Writes of ours end no process: where nobody reads any more, or a file is as large as it may be, a write fails and
+//! raises no signal. Nor do they end a thread that was cancelled.
 
 #![expect(unsafe_code, reason = "the thread's mask of signals")]
 
@@ -8,10 +8,10 @@ use std::ptr;
 
 use tracer_hooks::sys::uncancelled;
 
-/// What the kernel sends for a write.
+/// The signals that the kernel sends for a write.
 const OF_WRITES: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Runs what writes. Signals that come of it are taken back.
+/// Runs code that writes. Signals that come of it are taken back.
 pub fn quiet<R>(write: impl FnOnce() -> R) -> R {
     // SAFETY: all sets are valid; the mask is the thread's own, and is put back.
     uncancelled(|| unsafe {
@@ -25,7 +25,7 @@ pub fn quiet<R>(write: impl FnOnce() -> R) -> R {
         libc::sigpending(&raw mut pending);
         let written = write();
         for signal in OF_WRITES {
-            // One that waited before is the program's.
+            // A signal that waited before is the program's.
             if libc::sigismember(&raw const pending, signal) == 0 {
                 take_back(signal);
             }

@@ -13,8 +13,8 @@ use tracer_hooks::{contained, sys};
 
 use crate::plugin::{Error, Options, Plugin};
 
-/// The version that this serves: of another major one records may be others, and one that is lower may not
-/// tell what is needed.
+/// The version that this serves: records of another major version may differ, and a lower minor version may not tell
+/// everything that is needed.
 const MAJOR: u32 = 4;
 const LEAST_MINOR: u32 = 1;
 
@@ -25,7 +25,7 @@ static PLUGIN: Mutex<Option<Plugin>> = Mutex::new(None);
 /// The process that has begun; 0 if none has.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// The plugin, in its own process: in a forked child it may be locked for ever, and its files are the parent's.
+/// The plugin, in its own process: in a forked child the plugin may be locked for ever, and its files are the parent's.
 fn plugin() -> Result<MutexGuard<'static, Option<Plugin>>, Error> {
     if OWNER.load(Ordering::Relaxed) != process::id() {
         return Err(Error::NoSuchCall);
@@ -34,7 +34,7 @@ fn plugin() -> Result<MutexGuard<'static, Option<Plugin>>, Error> {
     Ok(PLUGIN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a function returns. A panic, which is a bug, is an error.
+/// The result of a function. A panic, which is a bug, is an error.
 fn answer(act: impl FnOnce() -> Result<(), Error>) -> c_int {
     match contained(|| act().is_ok()) {
         Some(true) => SUCCESS,
@@ -68,13 +68,13 @@ extern "C-unwind" fn roctracer_plugin_initialize(major: u32, minor: u32) -> c_in
     if contained(begin) == Some(true) { SUCCESS } else { ERROR }
 }
 
-/// Ends: what was handed over is written.
+/// Ends: the records that were handed over are written.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_plugin_finalize() {
     contained(|| {
         let Ok(mut plugin) = plugin() else { return };
         if let Some(mut plugin) = plugin.take() {
-            // What went wrong was said.
+            // The error was said.
             let _ = plugin.flush();
         }
         OWNER.store(0, Ordering::Relaxed);
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn roctracer_plugin_write_callback_record(
     })
 }
 
-/// Writes the records from `begin` to before `end`, and what is in memory.
+/// Writes the records from `begin` to before `end`, and the lines that are in memory.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Where lines go: into files of a directory, or to standard output.
+//! The output of lines: into files of a directory, or to standard output.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,10 +12,10 @@ use capi_common::messages;
 use capi_common::quiet::quiet;
 use tracer_text::File;
 
-/// Where lines are collected before they are written.
+/// Size of the memory in which lines are collected before they are written.
 const BUFFER: usize = 64 << 10;
 
-/// A line that was not written. What went wrong was said when it went wrong.
+/// A line that was not written. The error was said when it happened.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("{} cannot be written", .0.name())]
 pub struct NotWritten(pub File);
@@ -32,7 +32,7 @@ enum Place {
     Stdout(Target),
 }
 
-/// Where the lines of a file go; none once something went wrong.
+/// The destination of the lines of a file; none once something went wrong.
 type Target = Option<BufWriter<Box<dyn Write + Send>>>;
 
 impl Output {
@@ -60,7 +60,7 @@ impl Output {
         write(target, path.as_deref(), |out| out.write_all(line.as_bytes())).ok_or(NotWritten(file))
     }
 
-    /// Writes what is in memory. Whether all of it was written.
+    /// Writes the lines that are in memory. Returns whether all of them were written.
     pub fn flush(&mut self) -> bool {
         match &mut self.place {
             Place::Stdout(target) => write(target, None, Write::flush).is_some(),
@@ -91,7 +91,7 @@ fn create(path: &Path) -> Target {
     }
 }
 
-/// Does something with a target, unless something went wrong before. An error is said, and is the last.
+/// Does something with a target, unless something went wrong before. An error is said, and ends the target.
 fn write(
     target: &mut Target,
     path: Option<&Path>,
@@ -103,7 +103,7 @@ fn write(
         messages::warn(format_args!(
             "cannot write to {name}: {error}; what follows is missing there"
         ));
-        // What is in its memory is not tried again when it is dropped.
+        // The lines in its memory are not tried again when it is dropped.
         let _ = target.take().map(BufWriter::into_parts);
     }
     error.is_none().then_some(())
@@ -246,7 +246,7 @@ mod tests {
         let pipe = std::ffi::CString::new(path(File::HsaApi).to_str().unwrap()).unwrap();
         // SAFETY: a path.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-        // With and without somebody who reads.
+        // With and without a reader.
         for _ in 0..2 {
             let mut output = Output::new(7, Some(directory.path().into()));
             assert!(output.line(File::HipApi, "one").is_err());

@@ -19,24 +19,24 @@ use crate::kernels::Kernels;
 use crate::output::{NotWritten, Output};
 use crate::runtime::agents;
 
-/// Of so many sorts of records it is said that they have no place: whoever made records up can name any number.
+/// The number of sorts of records of which it is said that they have no place: made-up records can name any number.
 const MOST_TOLD: usize = 256;
 
-/// Why a record was not written.
+/// The reason for which a record was not written.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Error {
     /// Its file cannot be written.
     #[error(transparent)]
     NotWritten(#[from] NotWritten),
-    /// A file cannot be written: which was said.
+    /// A file cannot be written: that was said.
     #[error("what was in memory cannot be written")]
     NotFlushed,
-    /// Something else in memory than is told of.
+    /// The data in memory is that of another call.
     #[error("there is no such call")]
     NoSuchCall,
 }
 
-/// What the environment says.
+/// The options in the environment.
 #[derive(Default)]
 pub struct Options {
     /// `ROCP_OUTPUT_DIR`.
@@ -48,7 +48,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of the environment.
+    /// The options of the environment.
     pub fn of_environment() -> Self {
         let truncate = std::env::var("ROCP_TRUNCATE_NAMES").unwrap_or_default();
         // As `atoi` reads it.
@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-/// Writes what the tool hands over.
+/// Writes the records that the tool hands over.
 pub struct Plugin {
     process_id: u32,
     truncate_names: bool,
@@ -75,9 +75,9 @@ pub struct Plugin {
     kernels: Kernels,
     /// None before the first call, unless HIP was there at the begin.
     hip: Option<&'static Functions>,
-    /// The same of HSA.
+    /// The functions of HSA, likewise.
     hsa: Option<&'static hsa::Functions>,
-    /// What has no place in the files, of which was told: domain and operation.
+    /// The records that have no place in the files, and of which that was said: domain and operation.
     left_out: BTreeSet<(u32, u32)>,
 }
 
@@ -112,7 +112,7 @@ impl Plugin {
         Ok(plugin)
     }
 
-    /// Writes what is in memory.
+    /// Writes the lines that are in memory.
     pub fn flush(&mut self) -> Result<(), Error> {
         if self.output.flush() { Ok(()) } else { Err(Error::NotFlushed) }
     }

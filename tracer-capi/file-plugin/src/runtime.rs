@@ -1,4 +1,4 @@
-//! What the HSA runtime that is loaded says of itself.
+//! The agents that the loaded HSA runtime reports.
 
 #![expect(unsafe_code, reason = "functions of libraries that are loaded")]
 

@@ -1,11 +1,11 @@
 //! `librocprofiler-register.so.0`: runtimes hand their tables over to `librocprofiler-sdk`, ours or AMD's, for programs that
 //! are linked against AMD's library of that name.
 //!
-//! Where `librocprofiler-sdk` is loaded it gets them. It is loaded where somebody wants tables: the environment names tools
-//! (`ROCP_TOOL_LIBRARIES`), or one is loaded. Else nothing happens.
+//! Where `librocprofiler-sdk` is loaded it gets the tables. It is loaded where a tool wants tables: the environment
+//! names tools (`ROCP_TOOL_LIBRARIES`), or one is loaded. Otherwise nothing happens.
 //!
-//! `ROCPROFILER_REGISTER_LIBRARY` names another file of `librocprofiler-sdk`, and `ROCPROFILER_REGISTER_FORCE_LOAD` has it
-//! loaded in any case. A program that gives more rights is told nothing by its environment.
+//! `ROCPROFILER_REGISTER_LIBRARY` names another file of `librocprofiler-sdk`, and `ROCPROFILER_REGISTER_FORCE_LOAD` has
+//! it loaded in any case. For a program that gives more rights than its caller has, the environment does not count.
 //!
 //! The functions are declared in `tracer-capi/include/rocprofiler-register/rocprofiler-register.h`.
 
@@ -18,7 +18,7 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// `rocprofiler_register_error_code_t`, by number, and what each means.
+/// `rocprofiler_register_error_code_t`, by number, and the meaning of each.
 const TEXTS: [&CStr; 8] = [
     c"Success",
     c"No tool wants the tables",
@@ -41,33 +41,33 @@ const EXCESS: u32 = 7;
 /// The names of tables.
 const NAMES: [&CStr; 7] =
     [c"hsa", c"hip", c"hip_compiler", c"roctx", c"rccl", c"rocdecode", c"rocjpeg"];
-/// So many libraries of a name.
+/// The most libraries of a name.
 const MOST: u64 = 8;
-/// How many there were.
+/// The number of libraries of each name so far.
 static KNOWN: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
-/// What was handed over, in this order: the version, how many tables, and one more than the place of the name; 0 where nothing
-/// was yet.
+/// The tables that were handed over, in this order: the version, the number of tables, and one more than the place of
+/// the name; 0 where nothing was handed over yet.
 static HANDED: [AtomicU64; NAMES.len() * MOST as usize] =
     [const { AtomicU64::new(0) }; NAMES.len() * MOST as usize];
 
-/// The libraries that may take them: of each interface one.
+/// The libraries that may take the tables: of each interface one.
 const TAKERS: [&CStr; 2] = [c"librocprofiler-sdk.so.0", c"librocprofiler-sdk.so.1"];
 const TAKE: &CStr = c"rocprofiler_set_api_table";
 
-/// A thread hands tables over. Who waits does not do so for ever: that thread may wait for him.
+/// A thread hands tables over. Another thread does not wait for it for ever: the first may wait for the other.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 const LOOKS: u32 = 10_000;
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
 
 thread_local! {
-    /// It is this one.
+    /// The calling thread is that one.
     static HANDS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
 // SAFETY: as the C library declares it.
 unsafe extern "C" {
-    /// Of the C library: null where the program gives more rights than its caller has.
+    /// A function of the C library: null where the program gives more rights than its caller has.
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn rocprofiler_register_library_api_table(
     let is_free = |one: &&AtomicU64| {
         one.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
     };
-    // There are as many as may be handed over.
+    // There are as many places as tables that may be handed over.
     let _ = HANDED.iter().find(is_free);
     let Some(take) = taker() else { return NO_TOOLS };
     // SAFETY: a function of this type, by its name, and what the caller promises. A tool may throw.
@@ -135,7 +135,7 @@ struct Info {
 /// Not 0 ends the iteration. It may throw.
 type Tell = unsafe extern "C-unwind" fn(*mut Info, *mut c_void) -> c_int;
 
-/// Tells what was handed over, whether anybody took it or not.
+/// Reports the tables that were handed over, whether a library took them or not.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ unsafe extern "C-unwind" fn rocprofiler_register_iterate_registration_info(
     SUCCESS
 }
 
-/// What a code means; null if there is none of this number.
+/// The meaning of a code; null if there is none of this number.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_register_error_string(code: u32) -> *const c_char {
     TEXTS.get(code as usize).map_or(ptr::null(), |text| text.as_ptr())
@@ -172,7 +172,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// None: the thread is at it already.
+    /// None: the thread has the turn already.
     fn wait() -> Option<Self> {
         if HANDS_OVER.replace(true) {
             return None;
@@ -202,7 +202,7 @@ impl Drop for Turn {
     }
 }
 
-/// Who takes tables: none, if nobody wants them.
+/// The function that takes tables: none, if no tool wants them.
 fn taker() -> Option<Take> {
     let is_loaded = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     let named = variable(c"ROCPROFILER_REGISTER_LIBRARY");

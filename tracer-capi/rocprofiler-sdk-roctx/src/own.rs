@@ -1,4 +1,4 @@
-//! What the functions do where nobody records them.
+//! The functions' own work, where no tool records them.
 
 #![expect(unsafe_code, reason = "functions of C, and a place of the caller's")]
 
@@ -7,28 +7,28 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
-    /// How many ranges the thread has begun and not ended. Without a destructor: it can be used to the very end of its
-    /// thread.
+    /// The number of ranges that the thread has begun and not ended. Without a destructor: it can be used to the very
+    /// end of its thread.
     static DEPTH: Cell<c_int> = const { Cell::new(0) };
 }
 
 /// The last id that a range got; 0 is none.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Done, as far as this library goes: a tool says otherwise.
+/// Success, as far as this library knows: a tool may return something else.
 const DONE: c_int = 0;
 const FAILED: c_int = -1;
 
 pub unsafe extern "C-unwind" fn mark(_message: *const c_char) {}
 
-/// How many ranges there were.
+/// Returns the number of ranges before.
 pub unsafe extern "C-unwind" fn push(_message: *const c_char) -> c_int {
     let depth = DEPTH.get();
     DEPTH.set(depth.saturating_add(1));
     depth
 }
 
-/// How many are left, -1 if there was none.
+/// Returns the number of ranges that are left, -1 if there was none.
 pub unsafe extern "C-unwind" fn pop() -> c_int {
     let left = DEPTH.get() - 1;
     DEPTH.set(left.max(0));

@@ -1,12 +1,12 @@
 //! The tables are handed over to `librocprofiler-sdk`, which puts its functions into them: once, at the first call of any
 //! function.
 //!
-//! That goes without a way round where the library is loaded, and by rocprofiler-register where that is. Where neither is,
-//! because a runtime loads it later, `librocprofiler-sdk` asks for the tables when it begins, by the function that
-//! rocprofiler-register knows this library by. Nothing is loaded for it.
+//! The library hands them over directly where `librocprofiler-sdk` is loaded, and by rocprofiler-register where that is
+//! loaded. Where neither is, because a runtime loads it later, `librocprofiler-sdk` asks for the tables when it begins,
+//! by the function by which rocprofiler-register knows this library. Nothing is loaded for it.
 //!
-//! Tools are initialized meanwhile. Other threads' calls wait for that, and are recorded; not for ever, for a tool may wait
-//! for such a thread.
+//! Tools are initialized meanwhile. Calls of other threads wait for that, and are recorded; they do not wait for ever,
+//! since a tool may wait for such a thread.
 
 #![expect(unsafe_code, reason = "functions of the dynamic linker, and of libraries that it finds")]
 
@@ -22,20 +22,20 @@ use crate::tables::{CONTROL, CORE, NAME};
 const VERSION: u32 = 500;
 const LIBRARY: &CStr = c"roctx";
 
-/// How the tables are handed over.
+/// The state of handing the tables over.
 mod state {
     pub const NOT_YET: u8 = 0;
-    /// A thread does it.
+    /// A thread hands them over.
     pub const GOES_ON: u8 = 1;
-    /// And it is to be tried again, if nobody takes them.
+    /// A thread hands them over, and is to try again if nobody takes them.
     pub const IS_ASKED: u8 = 2;
-    /// There was nobody.
+    /// Nobody took them.
     pub const NOBODY: u8 = 3;
     pub const DONE: u8 = 4;
 }
 
 static STATE: AtomicU8 = AtomicU8::new(state::NOT_YET);
-/// A thread was waited for in vain, and is not waited for any more.
+/// A thread was waited for in vain, and no thread waits for it any more.
 static IS_SLOW: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -43,14 +43,14 @@ thread_local! {
     static HANDS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a thread that hands the tables over is looked for, and how long it takes between two looks, ns: 1 s in all.
+/// The number of looks at a thread that hands the tables over, and the time between two looks, ns: 1 s in all.
 const LOOKS: u32 = 10_000;
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
 
 /// Hands the tables over, unless that was tried before.
 #[inline]
 pub fn once() {
-    // Acquire pairs with the Release in `hand_over`: what was put into the tables is there.
+    // Acquire pairs with the Release in `hand_over`: the functions that were put into the tables are there.
     if STATE.load(Ordering::Acquire) < state::NOBODY {
         first();
     }
@@ -110,7 +110,8 @@ fn hand_over() {
     }
 }
 
-/// Who may take the tables. `roctap tool` puts the first one into a process from memory: it has no file of that name.
+/// The libraries that may take the tables. `roctap tool` puts the first one into a process from memory: it has no file
+/// of that name.
 const SDK: [&CStr; 2] = [c"librocprofiler-sdk.so.0", c"librocprofiler-sdk.so.1"];
 const REGISTER: [&CStr; 1] = [c"librocprofiler-register.so.0"];
 
@@ -127,7 +128,7 @@ type Register = unsafe extern "C-unwind" fn(
     *mut u64,
 ) -> c_int;
 
-/// Whether somebody has taken the tables.
+/// Whether a library has taken the tables.
 fn offer() -> bool {
     let mut tables = [
         (&raw const CORE).cast_mut().cast(),

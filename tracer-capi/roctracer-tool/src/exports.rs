@@ -1,4 +1,4 @@
-//! What the HSA runtime calls, what runs when the library is loaded, and when a process ends.
+//! The functions that the HSA runtime calls, and those that run when the library is loaded, and when a process ends.
 
 #![expect(unsafe_code, reason = "exports, and the process's environment")]
 
@@ -13,15 +13,14 @@ use tracer_hooks::contained;
 
 use crate::{state, tool};
 
-/// The process that was told to trace: its children have that from it.
+/// The process that was told to trace: its children have this variable from it.
 const PROCESS: &str = "ROCTRACER_TOOL_PROCESS";
 
-/// When it is the tool's turn among others: the lower comes first.
+/// The tool's place among others: the lower comes first.
 #[unsafe(no_mangle)]
 static HSA_AMD_TOOL_PRIORITY: u32 = 1050;
 
-/// The runtime has begun. Returns that the tool is to stay, in any case: ROCm 5.2.3 does not survive it
-/// otherwise.
+/// The runtime has begun. Returns true in any case, so that the tool stays: ROCm 5.2.3 does not survive anything else.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn OnLoad(
     _table: *const c_void,
@@ -44,12 +43,13 @@ extern "C-unwind" fn OnUnload() {
 
 /// Runs when the library is loaded: before the program, if it is preloaded.
 extern "C" fn at_load() {
-    // Unit tests have it in them, too.
+    // Unit tests have this function in them, too.
     if cfg!(test) {
         return;
     }
     contained(|| {
-        // Other threads may be reading the environment; the runtime loads the library then, and needs neither.
+        // Other threads may be reading the environment; then the runtime has loaded the library, and needs neither
+        // variable.
         if hsa_tools::is_alone() {
             name_process();
             if let Some(own) = own_path() {
@@ -76,12 +76,12 @@ fn name_process() {
     }
 }
 
-/// Where this library is.
+/// The path of this library.
 fn own_path() -> Option<PathBuf> {
     hsa_tools::path_of((&raw const HSA_AMD_TOOL_PRIORITY).addr())
 }
 
-/// Says, once of all processes, why there is nothing.
+/// Says, once of all processes, why there are no records.
 extern "C" fn at_exit() {
     contained(|| {
         let is_own = env::var_os(PROCESS)

@@ -1,15 +1,15 @@
-//! The file that `ROCP_INPUT` names: what is traced, and which functions alone.
+//! The file that `ROCP_INPUT` names: the domains that are traced, and the only functions of them that are.
 //!
 //! ```text
 //! <trace name="HIP"><parameters api="hipMalloc, hipFree"></parameters></trace>
 //! ```
 //!
-//! As AMD's tool reads it: several elements may stand side by side, what follows a `#` at the begin of a line
-//! is a remark, and values of attributes need no quotes. rocprof writes `<metric name=SQ_WAVES ></metric>`.
+//! It is read as AMD's tool reads it: several elements may stand side by side, a `#` at the begin of a line begins a
+//! remark, and values of attributes need no quotes. rocprof writes `<metric name=SQ_WAVES ></metric>`.
 
 use roxmltree::{Document, Node};
 
-/// What a file asks for. Functions by name; none: all of them.
+/// The traces that a file asks for. Functions by name; none: all of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Input {
     /// Marks and ranges.
@@ -22,7 +22,7 @@ pub struct Input {
     pub hip: Option<Vec<String>>,
 }
 
-/// Why a file is not understood.
+/// The reason for which a file is not understood.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is no XML.
@@ -36,7 +36,7 @@ pub enum Error {
     NotSupported {
         /// The trace.
         name: String,
-        /// What is in it.
+        /// The element in it.
         tag: String,
     },
 }
@@ -78,7 +78,7 @@ impl Input {
     }
 }
 
-/// The same with quotes around the values of attributes that have none.
+/// The text with quotes around the values of attributes that have none.
 fn quoted(text: &str) -> String {
     let ends = |character: char| character.is_whitespace() || character == '>';
     let quote = |tag: &str| {

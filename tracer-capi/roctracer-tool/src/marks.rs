@@ -21,9 +21,9 @@ pub struct Data {
 
 /// A mark.
 pub struct Mark {
-    /// Which function of roctx.
+    /// The function of roctx.
     pub op: u32,
-    /// When, ns of CLOCK_BOOTTIME.
+    /// The time, ns of CLOCK_BOOTTIME.
     pub time_ns: u64,
     /// The thread.
     pub thread_id: u32,
@@ -39,18 +39,19 @@ impl Mark {
     }
 }
 
-/// Those that wait.
+/// The marks that wait.
 struct Waiting {
-    /// Whose they are: a forked child has those of its parent.
+    /// The process of the marks: a forked child has those of its parent.
     process_id: u32,
     marks: Vec<Mark>,
 }
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { process_id: 0, marks: Vec::new() });
-/// Those that are not kept: there are too many, or another thread was at it, which a forked child may not have.
+/// The number of marks that are not kept: there are too many, or another thread had the lock, which a forked child may
+/// not have.
 static MISSING: AtomicU64 = AtomicU64::new(0);
 
-/// Those of this process, unless somebody is at it.
+/// The marks of this process, unless another thread has the lock.
 fn waiting() -> Option<MutexGuard<'static, Waiting>> {
     let mut waiting = match WAITING.try_lock() {
         Ok(waiting) => waiting,
@@ -63,9 +64,9 @@ fn waiting() -> Option<MutexGuard<'static, Waiting>> {
     Some(waiting)
 }
 
-/// The same, where that may be waited for a little: many threads may be at it.
+/// As [`waiting`], but waits a little for the lock: many threads may want it.
 fn waiting_soon() -> Option<MutexGuard<'static, Waiting>> {
-    /// How often it is tried.
+    /// The number of tries.
     const TRIES: u32 = 1000;
     (0..TRIES).find_map(|_| {
         waiting().or_else(|| {
@@ -91,7 +92,7 @@ pub unsafe fn keep(op: u32, time_ns: u64, thread_id: u32, data: Data) {
     waiting.marks.push(Mark { op, time_ns, thread_id, message, id: data.id });
 }
 
-/// Takes those that wait, and how many are missing.
+/// Takes the marks that wait, and the number of missing ones.
 pub fn take() -> (Vec<Mark>, u64) {
     let marks = waiting_soon().map(|mut waiting| mem::take(&mut waiting.marks));
     (marks.unwrap_or_default(), MISSING.swap(0, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! What the environment says.
+//! The options in the environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const BUFFER_BYTES: usize = 0x20_0000;
 /// The plugin, where `ROCTRACER_PLUGIN_LIB` does not name one.
 const PLUGIN: &str = "libfile_plugin.so";
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Marks and ranges.
@@ -24,21 +24,21 @@ pub struct Options {
     pub hip_calls: Option<Vec<String>>,
     /// Work of GPUs for HIP.
     pub hip_work: bool,
-    /// When it is traced.
+    /// The times in which it is traced.
     pub control: Control,
-    /// How often what was recorded is delivered.
+    /// The time between two deliveries of the records.
     pub flush_every: Option<Duration>,
     /// Bytes of each of the two buffers of the pool.
     pub buffer_bytes: usize,
     /// The plugin: beside the tool, or anywhere.
     pub plugin: PathBuf,
-    /// The file that says what is wanted, if it says something.
+    /// The file that says what is to be traced, if it says something.
     pub input: Option<PathBuf>,
-    /// What is not served, in words.
+    /// Options that are not served, in words.
     pub refused: Vec<&'static str>,
 }
 
-/// When it is traced.
+/// The times in which it is traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
     /// Always.
@@ -49,14 +49,14 @@ pub enum Control {
     Periods {
         /// Before the first time.
         delay: Duration,
-        /// How long.
+        /// The length of a period.
         length: Duration,
         /// From begin to begin.
         rate: Duration,
     },
 }
 
-/// Why nothing is traced.
+/// The reason for which nothing is traced.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A variable has a value that means nothing.
@@ -66,7 +66,7 @@ pub enum Error {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it should be.
+        /// The form that the value should have.
         form: &'static str,
     },
     /// The file cannot be read.
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Options {
-    /// Those of an environment.
+    /// The options of an environment.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
         let text = |name| variable(name).map(|value| value.to_string_lossy().into_owned());
         let domain = text("ROCTRACER_DOMAIN").unwrap_or_default();
@@ -104,7 +104,7 @@ impl Options {
             hsa_calls: hsa.or(all(has("hsa") || has("sys"))),
             hsa_work,
             hip_calls: hip.or(all(has("hip") || has("sys"))),
-            // Each piece of work is told of once.
+            // Each piece of work is recorded once.
             hip_work: hip_work && !hsa_work,
             control: text("ROCP_CTRL_RATE").map_or(Ok(Control::Always), control)?,
             flush_every: text("ROCP_FLUSH_RATE").map(flush_rate).transpose()?,
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Result<Input, Error> {
     Input::parse(&text).map_err(|cause| Error::NotUnderstood { path: path.into(), cause })
 }
 
-/// `delay:length:rate` in µs; a delay of 2³²−1, or −1, is for ever.
+/// `delay:length:rate` in µs; with a delay of 2³²−1, or −1, tracing begins only by `roctracer_start`.
 fn control(value: String) -> Result<Control, Error> {
     const FOR_EVER: i64 = 0xFFFF_FFFF;
     let numbers = value.split(':').map(|number| number.trim().parse::<i64>().ok());

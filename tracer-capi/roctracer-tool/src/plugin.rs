@@ -1,4 +1,4 @@
-//! The plugin, and who calls it: one thread at a time.
+//! The plugin, which one thread at a time calls.
 
 #![expect(unsafe_code, reason = "functions of a library that is loaded")]
 
@@ -16,25 +16,25 @@ use capi_common::plugin::Error;
 use tracer_common::activity::ActivityRecord;
 use tracer_hooks::sys;
 
-/// How long the end waits for a thread that is in the plugin.
+/// The time that the end waits for a thread that is in the plugin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A plugin that has begun.
 pub struct Plugin {
     functions: capi_common::plugin::Plugin,
-    /// Whether it is in use; held by who calls it.
+    /// Whether it is in use; the thread that calls it holds the lock.
     in_use: Mutex<bool>,
-    /// A thread that was in it when the process ended has not left it: nobody waits for that any more.
+    /// A thread that was in it when the process ended has not left it: no thread waits for that any more.
     is_given_up: AtomicBool,
-    /// How often it said that it could not write.
+    /// The number of times that it could not write.
     failures: AtomicU64,
     /// Calls that threads made inside of the plugin, and records that came after its end.
     left_out: AtomicU64,
 }
 
 thread_local! {
-    /// The thread is in the plugin. Calls that the plugin makes of HIP or HSA, and those of handlers of signals
-    /// meanwhile, are not told to it.
+    /// The thread is in the plugin. The plugin is not told of calls that it makes of HIP or HSA itself, nor of those of
+    /// handlers of signals meanwhile.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -74,8 +74,8 @@ impl Plugin {
         Some(Inside { in_use })
     }
 
-    /// What is written while signals wait: a handler that left by a jump would leave the plugin taken, and one that made a
-    /// call would wait for its own thread.
+    /// Writes while signals wait: a handler that left by a jump would leave the plugin taken, and one that made a call
+    /// would wait for its own thread.
     fn write<'a>(
         &'a self,
         enter: impl FnOnce(&'a Self) -> Option<Inside<'a>>,
@@ -125,15 +125,15 @@ impl Plugin {
         self.write(enter, count as u64, write);
     }
 
-    /// Hands nothing over: ours then writes what it has in memory.
+    /// Hands over no record: our plugin then writes the lines that it has in memory.
     pub fn flush(&self) {
         let nothing = ActivityRecord::default();
         // SAFETY: no records.
         unsafe { self.activities(&raw const nothing, &raw const nothing) };
     }
 
-    /// The process ends. A thread that is in the plugin is waited for, but not for ever; then nobody waits for it any more.
-    /// Whether more can be handed over.
+    /// The process ends. Waits for a thread that is in the plugin, but not for ever; from then on no thread waits for
+    /// it. Returns whether more can be handed over.
     pub fn begin_to_end(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let is_free = self.enter_while(|| Instant::now() < deadline).is_some();
@@ -151,7 +151,7 @@ impl Plugin {
         self.is_given_up.load(Ordering::Relaxed)
     }
 
-    /// Has the plugin end, and says what is missing.
+    /// Has the plugin end, and says which records are missing.
     pub fn end(&self) {
         let path = self.functions.path().display();
         let deadline = Instant::now() + PATIENCE;
@@ -174,7 +174,7 @@ impl Plugin {
         }
     }
 
-    /// As [`Plugin::enter`], for as long as it is waited for.
+    /// As [`Plugin::enter`], but waits for the plugin as long as `waits` holds.
     fn enter_while(&self, waits: impl Fn() -> bool) -> Option<Inside<'_>> {
         if INSIDE.get() {
             return None;

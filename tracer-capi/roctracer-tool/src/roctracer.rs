@@ -33,13 +33,13 @@ struct Properties {
 
 const _: () = assert!(size_of::<Properties>() == 48);
 
-/// Why the library is of no use.
+/// The reason for which the library is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not there, or lacks a function.
     #[error("{LIBRARY} cannot be used: {0}")]
     Library(#[from] libloading::Error),
-    /// It is another one.
+    /// It has another version.
     #[error("{LIBRARY} has version {major}.{minor}, and the tool serves {MAJOR}.{MINOR}")]
     Version {
         /// Its major version.
@@ -52,7 +52,7 @@ pub enum Error {
     Failed {
         /// The function.
         function: &'static str,
-        /// What it said.
+        /// The library's error text.
         said: String,
     },
 }
@@ -134,8 +134,8 @@ impl Roctracer {
         }
     }
 
-    /// Has a function called for calls of a domain, of the named functions or, if none is named, of all. Returns
-    /// those that there are not.
+    /// Has a function called for calls of a domain, of the named functions or, if none is named, of all. Returns the
+    /// names of which there is no function.
     pub fn enable_calls<'a>(
         &self,
         domain: Domain,
@@ -198,14 +198,14 @@ impl Roctracer {
         unsafe { !(self.default_pool)().is_null() }
     }
 
-    /// Delivers what was recorded.
+    /// Delivers the recorded activities.
     pub fn flush(&self) -> Result<(), Error> {
         // SAFETY: the library's function.
         let status = unsafe { (self.flush_activity)() };
         self.check("roctracer_flush_activity", status)
     }
 
-    /// Closes the default pool, and delivers what is in it.
+    /// Closes the default pool, and delivers the records in it.
     pub fn close_pool(&self) -> Result<(), Error> {
         // SAFETY: the library's function.
         let status = unsafe { (self.close_pool)() };

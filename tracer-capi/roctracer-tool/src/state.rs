@@ -1,4 +1,4 @@
-//! Whether the process is traced, and by what.
+//! Whether the process is traced, and the tool that traces it.
 
 use std::process;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::plugin::Plugin;
 use crate::roctracer::{Error, Roctracer};
 
-/// What the tool does.
+/// The phase of the tool.
 pub mod phase {
     /// Nothing yet: the runtime has not begun.
     pub const WAITING: u32 = 0;
@@ -19,7 +19,7 @@ pub mod phase {
     pub const ACTIVE: u32 = 2;
     /// The process ends.
     pub const ENDED: u32 = 3;
-    /// Nothing: why was said.
+    /// Nothing: the reason was said.
     pub const REFUSED: u32 = 4;
     /// Nothing: the process was forked from one that is traced.
     pub const CHILD: u32 = 5;
@@ -57,12 +57,12 @@ impl Tool {
     }
 }
 
-/// Goes from one phase to another. The phase that it was in, if it was in another.
+/// Goes from one phase to another. Returns the phase that it was in, if it was in another.
 pub fn advance(from: u32, to: u32) -> Result<(), u32> {
     PHASE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
 }
 
-/// Goes to a phase. In a signal handler and in a forked child, too.
+/// Goes to a phase. Called in a signal handler and in a forked child, too.
 pub fn set(to: u32) {
     // Pairs with the loads in `active` and `own`: the tool is there.
     PHASE.store(to, Ordering::Release);

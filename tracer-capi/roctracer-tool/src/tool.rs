@@ -20,7 +20,7 @@ use crate::plugin::Plugin;
 use crate::roctracer;
 use crate::state::{self, Tool, phase};
 
-/// Why nothing is traced.
+/// The reason for which nothing is traced.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -38,9 +38,9 @@ enum Error {
     Plugin(#[from] capi_common::plugin::Error),
 }
 
-/// The process begins. Marks are told of from here on: a program may make some before it uses a GPU.
+/// The process begins. Marks are recorded from here on: a program may make some before it uses a GPU.
 pub fn process_begins() {
-    // What is wrong with the options is said when the runtime begins.
+    // Errors in the options are said when the runtime begins.
     if let Ok(Options { roctx: true, .. }) = Options::of(|name| std::env::var_os(name))
         && let Ok(roctracer) = state::load_roctracer()
     {
@@ -52,7 +52,7 @@ pub fn process_begins() {
 pub fn runtime_begins(directory: &Path) {
     match state::advance(phase::WAITING, phase::BEGINNING) {
         Ok(()) => {}
-        // Another runtime than before: what is wanted is asked for again.
+        // Another runtime than before: the wanted calls and work are asked for again.
         Err(phase::ACTIVE) => {
             if let Some(Err(error)) = state::active().map(|tool| enable(tool, &|_| {})) {
                 messages::warn(format_args!("{error}"));
@@ -90,7 +90,7 @@ fn begin(directory: &Path) -> Result<(), Error> {
     }
     let tool = Tool::make(roctracer, plugin, options);
     if has_hip {
-        // Now: in a call the dynamic linker might be waited for.
+        // Now, since in a call the dynamic linker might be waited for.
         tool.hip();
     }
     say_what_is_wanted(&tool.options);
@@ -145,14 +145,14 @@ fn say_what_is_wanted(options: &Options) {
 }
 
 fn print(line: Arguments<'_>) {
-    // Where it cannot be said, nobody listens.
+    // Where a line cannot be written, nobody reads it.
     let _ = quiet(|| {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush())
     });
 }
 
-/// Asks for what is wanted, and says what that is.
+/// Enables the wanted calls and work, and says which these are.
 fn enable(tool: &Tool, say: &dyn Fn(Arguments<'_>)) -> Result<(), roctracer::Error> {
     let Options { roctx, hsa_calls, hsa_work, hip_calls, hip_work, .. } = &tool.options;
     let roctracer = tool.roctracer;
@@ -200,7 +200,7 @@ fn end(tool: &Tool) {
     tool.plugin.end();
 }
 
-/// What stands in parentheses of the functions that are traced.
+/// The text in parentheses for the functions that are traced.
 fn shown(domain: Domain, names: &[String], unknown: &[&str]) -> String {
     if names.is_empty() {
         return "*".into();
@@ -213,7 +213,7 @@ fn shown(domain: Domain, names: &[String], unknown: &[&str]) -> String {
     known.fold("-*".to_owned(), |all, name| format!("{all} {name}"))
 }
 
-/// What was recorded is delivered and written.
+/// Delivers and writes the recorded activities.
 fn flush(tool: &Tool) {
     if let Err(error) = tool.roctracer.flush() {
         messages::warn(format_args!("{error}"));

@@ -1,4 +1,4 @@
-//! What a function returns, and what it leaves to be read.
+//! The result of a function, and the error text that it leaves.
 
 #![expect(unsafe_code, reason = "exports")]
 
@@ -29,7 +29,7 @@ extern "C-unwind" fn roctracer_error_string() -> *const c_char {
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
-/// The status code of what function `name` did. An error stays as the thread's last one.
+/// The status code of function `name`, of which `done` is the result. An error stays as the thread's last one.
 pub fn of(name: &str, done: Result<(), Error>) -> c_int {
     match done {
         Ok(()) => Status::SUCCESS.0,
@@ -40,13 +40,13 @@ pub fn of(name: &str, done: Result<(), Error>) -> c_int {
     }
 }
 
-/// The same of what calls no function of the client's: a panic is an error.
+/// As [`of`], for a function that calls no function of the client's: a panic is an error.
 pub fn to(name: &str, act: impl FnOnce() -> Result<(), Error>) -> c_int {
     of(name, guarded(act))
 }
 
-/// What `act` returns, or that it has panicked.
+/// The result of `act`, or an error if it has panicked.
 pub fn guarded<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    // What is half done stays so: nothing is broken by it but what was asked for.
+    // A half done change stays: nothing is broken by it but what the client asked for.
     catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Error::Internal))
 }

@@ -1,8 +1,8 @@
-//! What the clients of this process have enabled.
+//! The callbacks and pools that the clients of this process have enabled.
 
 use std::sync::LazyLock;
 
 use roctracer::tracer::Tracer;
 
-/// For those who call callbacks and write records.
+/// For the code that calls callbacks and writes records.
 pub static TRACER: LazyLock<Tracer> = LazyLock::new(Tracer::new);

@@ -30,10 +30,10 @@ struct PoolProperties {
     buffer_callback_arg: *mut c_void,
 }
 
-/// What a client's function is called with, on whichever thread.
+/// The argument of a client's function, on whichever thread.
 struct Argument(*mut c_void);
 
-// SAFETY: it is the client's, who has its functions called on other threads.
+// SAFETY: the argument is the client's, who has its functions called on other threads.
 unsafe impl Send for Argument {}
 
 impl Argument {
@@ -56,7 +56,7 @@ impl PoolProperties {
         });
         let argument = Argument(self.buffer_callback_arg);
         let consumer = move |records: &[ActivityRecord]| {
-            // Without a function there is nobody to deliver to.
+            // Without a function there is no callback to deliver to.
             if let Some(function) = buffer_callback_fun {
                 let std::ops::Range { start, end } = records.as_ptr_range();
                 // SAFETY: the client's function, with a buffer of records.
@@ -75,7 +75,7 @@ impl PoolProperties {
 ///
 /// # Safety
 ///
-/// Null, or what opening a pool has returned.
+/// Null, or a handle that opening a pool has returned.
 pub unsafe fn pool_of(handle: *mut c_void) -> Option<&'static Pool> {
     // SAFETY: a pool lives for ever, also when it was closed.
     unsafe { handle.cast::<Pool>().cast_const().as_ref() }
@@ -128,7 +128,8 @@ unsafe extern "C-unwind" fn roctracer_open_pool(properties: *const PoolPropertie
     answer::of("roctracer_open_pool", unsafe { open(properties, ptr::null_mut()) })
 }
 
-/// Closes a pool, the default pool if it is null: what uses it is disabled, and what was written delivered.
+/// Closes a pool, the default pool if it is null: operations that use it are disabled, and the written records
+/// delivered.
 ///
 /// # Safety
 ///
@@ -171,7 +172,7 @@ extern "C-unwind" fn roctracer_default_pool() -> *mut c_void {
     handle_of(tracer().default_pool())
 }
 
-/// Delivers what was written into a pool, the default pool if it is null, and returns when that is done.
+/// Delivers the records of a pool, the default pool if it is null, and returns when that is done.
 ///
 /// # Safety
 ///
@@ -185,7 +186,7 @@ unsafe extern "C-unwind" fn roctracer_flush_activity_expl(pool: *mut c_void) -> 
     })
 }
 
-/// The same for the default pool.
+/// As [`roctracer_flush_activity_expl`], for the default pool.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_flush_activity() -> c_int {
     answer::to("roctracer_flush_activity", || {

@@ -13,7 +13,7 @@ use tracer_common::activity::Domain;
 use crate::enabled::TRACER;
 use capi_common::loaded::Loaded;
 
-/// What the file of the library is called, but for its version.
+/// The name of the library's file, without its version.
 const NAME: &[u8] = b"libroctx64.so";
 
 type Function = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;
@@ -23,7 +23,7 @@ type Register = unsafe extern "C" fn(Option<Function>);
 pub struct Marks {
     /// A bit for each operation that has a callback.
     wanted: AtomicU32,
-    /// The library tells us.
+    /// The library reports to us.
     registered: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ pub struct Marks {
 pub static MARKS: Marks = Marks { wanted: AtomicU32::new(0), registered: AtomicBool::new(false) };
 
 impl Source for Marks {
-    /// What is wanted before the library is loaded is followed when it is asked for again.
+    /// A wish of before the library is loaded is followed when it is asked for again.
     fn follow(&self, op: u32, wanted: Wanted) {
         // One at a time.
         let others = self.wanted.load(Ordering::Relaxed) & !(1 << op);
@@ -62,7 +62,7 @@ impl Source for Marks {
 /// The function of the library that was found, if it has it.
 static REGISTER: OnceLock<Option<Register>> = OnceLock::new();
 
-/// Called before each mark, and each begin and end of a range. What it returns means nothing.
+/// Called before each mark, and each begin and end of a range. The result means nothing.
 unsafe extern "C-unwind" fn on_mark(_domain: u32, op: u32, data: *mut c_void) -> c_int {
     if let Some(Callback { function, argument }) = TRACER.callback(Domain::ROCTX, op) {
         // SAFETY: the client's function, with the data of its domain.

@@ -1,4 +1,4 @@
-//! What the clients of this process have enabled, for those who change it.
+//! The tracer of this process with its sources, for functions that change what is enabled.
 
 use std::sync::Once;
 
@@ -11,7 +11,7 @@ use crate::roctx::MARKS;
 use crate::table_calls::{CALLS, Recorders};
 use crate::{hip, hsa};
 
-/// It, with those who follow it.
+/// The tracer, with the sources that follow it.
 pub fn tracer() -> &'static Tracer {
     static SET: Once = Once::new();
     SET.call_once(|| {

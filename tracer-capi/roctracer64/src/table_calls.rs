@@ -24,13 +24,13 @@ pub trait Runtime: Sync + 'static {
     /// The domain of its calls.
     const DOMAIN: Domain;
 
-    /// What callbacks get of a call.
+    /// The data of a call that callbacks get.
     type Data: Default + 'static;
 
     /// The calls of every thread: [`calls_of_threads`](capi_sources::calls_of_threads).
     const THREADS: OfThreads<Kept<Self::Data>>;
 
-    /// What is recorded of a function's calls, by its place among those of the runtime's tables.
+    /// The parts of a function's calls that are recorded, by the function's place among those of the runtime's tables.
     fn wish(place: usize) -> Option<calls::Wanted>;
 
     /// Whether calls of a function are to be recorded just now.
@@ -39,24 +39,24 @@ pub trait Runtime: Sync + 'static {
     /// The operation of a call.
     fn op(call: &Call) -> u32;
 
-    /// A function is called. Whether [`Runtime::event_begins`] and [`Runtime::event_ends`] are wanted.
+    /// A function is called. Returns whether [`Runtime::event_begins`] and [`Runtime::event_ends`] are wanted.
     fn comes(call: &Call) -> bool;
 
     /// The call begins. The thread is in nothing of ours.
     fn event_begins(_call: &Call, _at: usize) {}
 
-    /// It has ended.
+    /// The call has ended.
     fn event_ends(_call: &Call, _at: usize) {}
 
-    /// A call begins, with these words of arguments on the stack. The client may keep a number at `phase_data` until it
-    /// has ended.
+    /// A call begins, with these words of arguments on the stack. The client may keep a number at `phase_data` until
+    /// the call has ended.
     fn begin(data: &mut Self::Data, call: &Call, stack: &[u64], phase_data: *mut u64);
 
-    /// It has returned.
+    /// The call has returned.
     fn end(data: &mut Self::Data, call: &Call);
 }
 
-/// What is kept of a call.
+/// The data that is kept of a call.
 #[derive(Default)]
 pub struct Kept<D> {
     op: u32,
@@ -64,7 +64,7 @@ pub struct Kept<D> {
     /// Callbacks are told of it.
     is_told: bool,
     data: D,
-    /// The client's, from the begin to the end.
+    /// The client's number, from the begin to the end.
     phase_data: u64,
 }
 
@@ -79,7 +79,7 @@ fn callback<R: Runtime>(op: u32) -> Option<Callback> {
     TRACER.callback(R::DOMAIN, op)
 }
 
-/// A call begins: the client's callback is called, unless the thread is in one.
+/// A call begins: calls the client's callback, unless the thread is in one.
 fn call_back<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
     let op = R::op(call);
     let Some(Callback { function, argument }) = callback::<R>(op) else { return };
@@ -96,7 +96,7 @@ fn call_back<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
     }
 }
 
-/// When it is dropped, the call whose frame is there has ended.
+/// When this is dropped, the call whose frame is there has ended.
 struct Ends<R: Runtime>(usize, PhantomData<R>);
 
 impl<R: Runtime> Ends<R> {
@@ -111,7 +111,7 @@ impl<R: Runtime> Drop for Ends<R> {
     }
 }
 
-/// Who records calls of one runtime: see [`Client`] and [`CallSink`].
+/// A recorder of the calls of one runtime: see [`Client`] and [`CallSink`].
 pub trait Recorder: Sync {
     fn wish(&self, place: usize) -> Option<calls::Wanted>;
     fn is_wanted(&self, place: usize) -> bool;
@@ -149,7 +149,7 @@ impl<R: Runtime> Recorder for R {
         call_back::<R>(call, stack, at);
     }
 
-    /// Here a call is over of which callbacks are not told.
+    /// Here a call of which callbacks are not told is over.
     fn ends(&self, call: &Call, at: usize) {
         if R::THREADS.find(at).is_some_and(|kept| !kept.is_told) {
             let _ended = Ends::<R>::of(at);
@@ -158,7 +158,7 @@ impl<R: Runtime> Recorder for R {
         }
     }
 
-    /// Here a call is over of which they are told.
+    /// Here a call of which callbacks are told is over.
     fn left(&self, call: &Call, at: usize) {
         // Also when a callback throws.
         let _ended = Ends::<R>::of(at);
@@ -166,7 +166,7 @@ impl<R: Runtime> Recorder for R {
         let op = R::op(call);
         let Some(kept) = R::THREADS.find(at) else { return };
         let state = kept.callback;
-        // Only who was told of the begin is told of the end.
+        // Only a callback that was told of the begin is told of the end.
         if state == CallbackState::Returned
             && call.flags & flag::ENTRY_ONLY == 0
             && let Some(Callback { function, argument }) = callback::<R>(op)
@@ -189,7 +189,7 @@ pub struct Calls {
     recorders: OnceLock<Recorders>,
 }
 
-/// Who records them.
+/// The recorders of both runtimes.
 pub struct Recorders {
     pub hip: &'static dyn Recorder,
     pub hsa: &'static dyn Recorder,
@@ -199,7 +199,7 @@ pub struct Recorders {
 pub static CALLS: Calls = Calls { recorders: OnceLock::new() };
 
 impl Calls {
-    /// Once, and before anything is wanted.
+    /// Sets the recorders: once, and before anything is wanted.
     pub fn set_recorders(&self, recorders: Recorders) {
         let _ = self.recorders.set(recorders);
     }
@@ -210,7 +210,7 @@ impl Calls {
         Some(if is_of_hip { recorders.hip } else { recorders.hsa })
     }
 
-    /// Who records the calls of a slot, and its place there.
+    /// The recorder of the calls of a slot, and the slot's place there.
     fn of_slot(&self, slot: usize) -> Option<(&'static dyn Recorder, usize)> {
         let recorders = self.recorders.get()?;
         let of_hip = slot.checked_sub(slots::HIP.start);

@@ -1,4 +1,4 @@
-//! What the HSA runtime looks for in a library that `HSA_TOOLS_LIB` names or that is loaded already.
+//! The functions that the HSA runtime looks for in a library that `HSA_TOOLS_LIB` names or that is loaded already.
 
 #![expect(unsafe_code, reason = "exports")]
 
@@ -9,11 +9,11 @@ use tracer_hooks::{Tables, contained};
 
 use crate::hsa;
 
-/// When it is the library's turn among other tools: the lower comes first.
+/// The library's place among other tools: the lower comes first.
 #[unsafe(no_mangle)]
 static HSA_AMD_TOOL_PRIORITY: u32 = 50;
 
-/// The runtime has begun. Returns that the library is to stay.
+/// The runtime has begun. Returns true: the library is to stay.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The exported functions, and whom they tell.
+//! The exported functions, and the tracer that they tell.
 
 #![expect(unsafe_code, reason = "exports, and a function pointer of the tracer's")]
 
@@ -31,7 +31,7 @@ struct Data {
     id: u64,
 }
 
-/// What a tracer registers. It may throw: the tracer is C++, or calls such.
+/// The function that a tracer registers. It may throw: the tracer is C++, or calls such.
 type Callback = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;
 
 /// The tracer's callback, null for none.
@@ -39,7 +39,7 @@ static CALLBACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells the tracer, if there is one.
 fn tell(operation: Operation, message: *const c_char, id: u64) {
-    // Pairs with the store in `roctxRegisterTracerCallback`: what the tracer prepared before is there.
+    // Pairs with the store in `roctxRegisterTracerCallback`: the tracer's state that was prepared before is there.
     let callback = CALLBACK.load(Ordering::Acquire);
     // SAFETY: nothing but a `Callback`, or null, is ever stored.
     let callback = unsafe { core::mem::transmute::<*mut c_void, Option<Callback>>(callback) };
@@ -75,14 +75,14 @@ extern "C-unwind" fn roctxMarkA(message: *const c_char) {
     tell(Operation::Mark, message, 0);
 }
 
-/// Begins a range of this thread. Returns how many there were.
+/// Begins a range of this thread. Returns the number of ranges before.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctxRangePushA(message: *const c_char) -> c_int {
     tell(Operation::Push, message, 0);
     push()
 }
 
-/// Ends a range of this thread. Returns how many are left, -1 if there was none.
+/// Ends a range of this thread. Returns the number of ranges that are left, -1 if there was none.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctxRangePop() -> c_int {
     tell(Operation::Pop, ptr::null(), 0);

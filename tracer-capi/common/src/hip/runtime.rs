@@ -13,7 +13,7 @@ use tracer_records::api;
 use super::Release;
 use crate::loaded::Loaded;
 
-/// What the file of the runtime is called, but for its version.
+/// The name of the runtime's file, without its version.
 pub const LIBRARY: &[u8] = b"libamdhip64.so";
 
 /// More functions than HIP has in any release.
@@ -22,7 +22,7 @@ pub const MOST_FUNCTIONS: u32 = 1024;
 /// The functions of a release by their numbers.
 #[derive(Debug)]
 pub struct Functions {
-    /// None where a number is no function's.
+    /// None for a number without a function.
     names: Vec<Option<&'static CStr>>,
     release: Release,
     are_loaded: bool,
@@ -33,8 +33,8 @@ static FIRST: LazyLock<Functions> =
 static LOADED: OnceLock<Functions> = OnceLock::new();
 
 impl Functions {
-    /// Those that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3's headers. The
-    /// dynamic linker may be waited for.
+    /// The functions that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3's
+    /// headers. May wait for the dynamic linker.
     pub fn find() -> &'static Self {
         type Name = unsafe extern "C" fn(u32) -> *const c_char;
         if LOADED.get().is_none()
@@ -55,7 +55,7 @@ impl Functions {
         Self::found()
     }
 
-    /// What [`Functions::find`] has found.
+    /// The functions that [`Functions::find`] has found.
     pub fn found() -> &'static Self {
         LOADED.get().unwrap_or_else(|| &FIRST)
     }
@@ -72,7 +72,7 @@ impl Functions {
         self.are_loaded
     }
 
-    /// The release, which says where arguments are.
+    /// The release, which determines the places of arguments.
     pub fn release(&self) -> Release {
         self.release
     }
@@ -94,7 +94,7 @@ impl Functions {
     }
 }
 
-/// Larger ids are ours, of functions that the headers have no number for.
+/// Larger ids are ours, for functions that have no number in the headers.
 fn of_headers(op: u32) -> Option<&'static CStr> {
     let function = api::by_id(Domain::HIP_API, u16::try_from(op).ok()?)?;
     // Once for each function.

@@ -1,4 +1,4 @@
-//! What the generated table is made of.
+//! The types of the generated table.
 
 /// ROCm before 5.3.1.
 pub const FIRST: u8 = 1;
@@ -7,7 +7,7 @@ pub const FIVE: u8 = 2;
 /// ROCm 6 and 7.
 pub const LATER: u8 = 4;
 
-/// A function with arguments, as some releases tell of it.
+/// A function with arguments, as some releases report it.
 #[derive(Debug)]
 pub struct Function {
     /// Its name.
@@ -23,26 +23,26 @@ pub struct Function {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Where it is: bytes from the begin of `hip_api_data_t`.
+    /// Its place: bytes from the begin of `hip_api_data_t`.
     pub at: u16,
-    /// What it is.
+    /// The kind of its type.
     pub kind: Kind,
-    /// The field `<name>__val`, for a copy of what the argument points at.
+    /// The field `<name>__val`, for a copy of the value that the argument points at.
     pub copy: Option<Copy>,
 }
 
-/// A copy of what an argument points at. HIP makes the place, and leaves it to the tracer to fill it.
+/// A copy of the value that an argument points at. HIP makes the place, and leaves it to the tracer to fill it.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// Where it is.
+    /// Its place.
     pub at: u16,
     /// Its size.
     pub bytes: u16,
-    /// What it is.
+    /// The kind of its type.
     pub kind: Kind,
 }
 
-/// What a field is; numbers with their bytes.
+/// The kind of a field; numbers with their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Two's complement, or an enumeration that has negative values.

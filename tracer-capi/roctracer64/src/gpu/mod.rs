@@ -1,10 +1,10 @@
 //! Work of GPUs, as records of the domains `HIP_OPS` and `HSA_OPS`: kernels, copies, barriers.
 //!
-//! * [`records`]: what is recorded of an operation.
-//! * [`wanted`]: what is wanted at all.
+//! * [`records`]: the records of an operation.
+//! * [`wanted`]: the operations that are wanted at all.
 //!
-//! Each packet and each asynchronous copy is one record, once it is done. It goes into the pool that was enabled when
-//! it was enqueued. Where HIP is loaded all of them are HIP's.
+//! Each packet and each asynchronous copy is one record, once it is done. The record goes into the pool that was
+//! enabled when the operation was enqueued. Where HIP is loaded all of them are HIP's.
 
 mod records;
 mod wanted;
@@ -54,7 +54,7 @@ impl Source for Operations {
         begin();
     }
 
-    /// Of both domains at once.
+    /// Drains both domains at once.
     fn drain(&self, pool: &'static Pool) {
         if self.domain == Domain::HIP_OPS {
             GPU.drain(Some(pool));
@@ -62,13 +62,13 @@ impl Source for Operations {
     }
 }
 
-/// Has what is wanted recorded from now on; the runtime's tables, if they are patched.
+/// Records everything that is wanted from now on. Returns the runtime's tables, if they are patched.
 pub fn begin() -> Option<Tables> {
     look_for_hip();
     GPU.begin()
 }
 
-/// The runtime initializes, and has these tables; whether they are patched.
+/// The runtime initializes, and has these tables. Returns whether they are patched.
 pub fn runtime_begins(tables: Tables) -> bool {
     look_for_hip();
     GPU.runtime_begins(tables, Timing::AtStart)
@@ -85,7 +85,7 @@ extern "C-unwind" fn at_exit() {
     let mut unfinished = 0;
     if !Pool::is_any_of_their_threads() {
         unfinished = GPU.drain_last();
-        // The first pool may have been opened later than this was registered, and was looked at before.
+        // The first pool may have been opened later than this handler was registered: its handler ran before this one.
         pool::flush_open(Instant::now() + EXIT_WAIT);
     }
     if !GPU.is_at_work() {
@@ -104,17 +104,17 @@ extern "C-unwind" fn at_exit() {
     }
 }
 
-/// Whose records go into pools.
+/// The client that writes records into pools.
 struct Pools;
 
-/// Which pools records of an operation go into.
+/// The pools for the records of an operation.
 #[derive(Clone, core::marker::Copy, Default)]
 struct TargetPools {
     /// `HIP_OPS`.
     hip: Option<&'static Pool>,
     /// `HSA_OPS`.
     hsa: Option<&'static Pool>,
-    /// Where HIP's go of a kernel by which HIP copies or fills.
+    /// The pool of HIP's record for a kernel by which HIP copies or fills.
     as_copy: Option<&'static Pool>,
 }
 
@@ -144,7 +144,8 @@ impl Client for Pools {
     const THREAD_NAME: &'static CStr = c"roctracer-gpu";
     const DRAIN_MS: &'static str = "ROCTRACER_DRAIN_MS";
 
-    /// What is registered now is called after what was registered before, and before the pools'.
+    /// The handler that is registered here runs at exit before those that were registered earlier, among them the
+    /// pools', if a pool has been opened by now.
     fn begins(&self) {
         sys::at_exit(at_exit);
     }
@@ -177,7 +178,7 @@ impl Client for Pools {
         Calls { hip: hip::open::innermost_id(), hsa: hsa::open::innermost_id() }
     }
 
-    /// A closed pool takes none. One that is full holds up, as its interface promises.
+    /// A closed pool takes none. A full pool holds up, as its interface promises.
     fn write(
         &self,
         done: Done<Self>,

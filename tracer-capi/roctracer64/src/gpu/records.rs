@@ -4,7 +4,8 @@ use capi_sources::gpu::{Agents, Work};
 use tracer_common::activity::{ActivityRecord, Domain, kind, op};
 use tracer_records::commands::rect;
 
-/// What the record of `HIP_OPS` says of an operation itself: of a kernel with its name, if it has one, on an agent.
+/// The part of the record of `HIP_OPS` that the operation itself gives: of a kernel with its name, if it has one, on an
+/// agent.
 pub fn of_hip(work: Work, name: Option<&[u8]>, agent: u64, agents: &Agents) -> ActivityRecord {
     let process_or_device = agents.gpu(agent).unwrap_or(0);
     let domain = Domain::HIP_OPS;
@@ -32,7 +33,8 @@ pub fn of_hip(work: Work, name: Option<&[u8]>, agent: u64, agents: &Agents) -> A
     record
 }
 
-/// The record of `HSA_OPS`, from that of `HIP_OPS`. HSA knows packets and copies; what HIP has a kernel for is a kernel.
+/// The record of `HSA_OPS`, from that of `HIP_OPS`. HSA knows packets and copies; a command that HIP does by a kernel
+/// is a kernel.
 pub fn of_hsa(work: Work, record: &ActivityRecord) -> ActivityRecord {
     let op = if matches!(work, Work::Kernel(_)) { op::DISPATCH } else { record.op };
     ActivityRecord { domain: Domain::HSA_OPS, kind: 0, op, ..*record }

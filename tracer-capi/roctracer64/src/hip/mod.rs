@@ -1,11 +1,11 @@
 //! Calls of HIP, for callbacks and records.
 //!
-//! * [`tables`]: those that pass through the dispatch tables of HIP since 6.0.
-//! * [`open`]: what is kept of the calls that a thread is in.
+//! * [`tables`]: calls that pass through the dispatch tables of HIP since 6.0.
+//! * [`open`]: the calls that a thread is in, and their data.
 //! * [`data`]: their arguments, as callbacks get them.
 //!
-//! HIP itself tells of all others: of those of releases before, and of those that are made before there are tables. It has
-//! many ids and names of functions anew in each release.
+//! HIP itself reports all others: those of earlier releases, and those that are made before there are tables. It
+//! numbers and names many functions anew in each release.
 
 mod data;
 pub mod open;
@@ -25,7 +25,7 @@ use crate::enabled::TRACER;
 pub struct Calls;
 
 impl Source for Calls {
-    /// What is wanted before HIP is loaded is followed when it is asked for again.
+    /// A wish of before HIP is loaded is followed when it is asked for again.
     fn follow(&self, op: u32, wanted: Wanted) {
         tables::follow(op, wanted);
     }
@@ -48,7 +48,7 @@ impl Client for Calls {
         if tables::tell_of_this(op) {
             return None;
         }
-        // The time takes longer than all else.
+        // Reading the time takes longer than everything else.
         let begin_ns = TRACER.activity(Domain::HIP_API, op).map(|_| timestamp_ns());
         let is_wanted = begin_ns.is_some() || TRACER.callback(Domain::HIP_API, op).is_some();
         is_wanted.then_some(begin_ns)

@@ -1,4 +1,4 @@
-//! What is kept of the calls of HIP that a thread is in.
+//! The calls of HIP that a thread is in, and their data.
 
 use capi_sources::calls_of_threads;
 use capi_sources::hip;
@@ -7,12 +7,12 @@ use capi_sources::open::{Calls, OfThreads};
 use super::data::Data;
 use crate::table_calls::Kept;
 
-/// Of a call that HIP tells of: when it began, ns of CLOCK_BOOTTIME, if it is recorded.
+/// For a call that HIP reports: the time of its begin, ns of CLOCK_BOOTTIME, if it is recorded.
 pub type Begin = Option<u64>;
 
-/// Those that HIP tells of.
+/// The calls that HIP reports.
 pub const TOLD: OfThreads<hip::Kept<Begin>> = calls_of_threads!(hip::Kept<Option<u64>>);
-/// Those that pass through its tables.
+/// The calls that pass through its tables.
 pub const IN_TABLES: OfThreads<Kept<Data>> = calls_of_threads!(Kept<Data>);
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.

@@ -1,7 +1,7 @@
 //! Calls that pass through HIP's dispatch tables, which it has since 6.0.
 //!
-//! HIP itself tells of calls as well, some of which do not pass there. Before a program uses graphs it is told to tell no more:
-//! HIP 7.2 has such programs crash while any tracer is registered, also one that does nothing.
+//! HIP itself reports calls as well, some of which do not pass through the tables. Before a program uses graphs, HIP is
+//! told to report no more: HIP 7.2 has such programs crash while any tracer is registered, also one that does nothing.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -31,9 +31,9 @@ pub struct Hip;
 /// A function of HIP's.
 #[derive(Default)]
 struct Function {
-    /// Its id in the runtime that is loaded; none if HIP tells nobody of its calls, or alone.
+    /// Its id in the runtime that is loaded; none if HIP reports its calls to nobody, or is the only source of them.
     op: Option<u16>,
-    /// What callbacks get of a call.
+    /// The arguments of a call, as callbacks get them.
     arguments: Vec<Argument>,
     /// It makes or launches a graph that can be launched.
     uses_graphs: bool,
@@ -41,7 +41,7 @@ struct Function {
 
 /// The functions of the tables, in their order.
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
-/// What is wanted, by id.
+/// The wanted operations, by id.
 static WANTED: Operations<{ MOST_FUNCTIONS as usize }> = Operations::new();
 /// HIP is loaded, and has tables and ids for functions.
 pub fn know() {
@@ -50,7 +50,7 @@ pub fn know() {
             |(op, told): (u32, &'static str)| (in_tables(told.as_bytes()), (op as u16, told));
         let by_name: HashMap<&[u8], (u16, &str)> = Functions::found().all().map(entry).collect();
         let function = |name: &str| {
-            // HIP tells of a function for the default streams of threads as of the other one.
+            // HIP reports a function for the default streams of threads as the other one.
             let plain = name.strip_suffix("_spt").unwrap_or(name);
             let found = by_name.get(name.as_bytes()).or_else(|| by_name.get(plain.as_bytes()));
             let function = found.and_then(|&(op, told)| {
@@ -78,7 +78,7 @@ fn slots_of(op: u32) -> impl Iterator<Item = usize> {
     functions.filter(move |(_, its)| its.op.map(u32::from) == Some(op)).map(|(slot, _)| slot)
 }
 
-/// What is wanted of an operation has changed, or was asked for again.
+/// The wanted parts of an operation have changed, or were asked for again.
 pub fn follow(op: u32, wanted: Wanted) {
     WANTED.set(op, wanted);
     gpu::want(gpu::CALLS_OF_HIP, have_tables() && WANTED.any());
@@ -86,7 +86,7 @@ pub fn follow(op: u32, wanted: Wanted) {
     slots_of(op).for_each(|slot| CALLS.record(slot));
 }
 
-/// What was followed is to be found out from now on.
+/// The followed operations are to be observed from now on.
 pub fn begin() {
     static IS_AT_WORK: AtomicBool = AtomicBool::new(false);
     if !have_tables() {
@@ -102,15 +102,15 @@ pub fn begin() {
     }
 }
 
-/// HIP tells of a call. Whether that has passed through a function of ours, which tells of it, too. A thread may have come
-/// past its entry before our function was there: so HIP is asked as well.
+/// HIP reports a call. Returns whether that call has passed through a function of ours, which reports it, too. A thread
+/// may have come past its entry before our function was there: so HIP is asked as well.
 pub fn tell_of_this(op: u32) -> bool {
     // HIP has made its tables by now.
     calls::follow_hip();
     IN_TABLES.innermost().is_some_and(|call| call.kept.is_of(op))
 }
 
-/// Whether a function uses graphs, before which HIP is to be silent and is not yet.
+/// Whether a function uses graphs, and HIP is not silent yet, as it must be before.
 fn needs_silence(place: usize) -> bool {
     !hip::is_silent() && function(place).is_some_and(|its| its.uses_graphs)
 }
@@ -120,7 +120,7 @@ impl Runtime for Hip {
     type Data = Data;
     const THREADS: OfThreads<Kept<Data>> = IN_TABLES;
 
-    /// Its place stands for the operation, of which there may be several functions.
+    /// The place of a function stands for the operation, which may have several functions.
     fn wish(place: usize) -> Option<shim_calls::Wanted> {
         let (domain, operation) = (Domain::HIP_API.0 as u8, place as u16);
         function(place)?.op?;

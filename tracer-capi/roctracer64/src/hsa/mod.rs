@@ -1,8 +1,8 @@
 //! Calls of HSA, for callbacks and records.
 //!
-//! * [`open`]: what is kept of the calls that a thread is in.
+//! * [`open`]: the calls that a thread is in, and their data.
 //! * [`data`]: their arguments and results, as callbacks get them.
-//! * [`events`]: what some of them have done.
+//! * [`events`]: the effects of some of them.
 
 mod data;
 mod events;
@@ -31,7 +31,7 @@ pub struct Hsa;
 
 /// Calls of HSA.
 pub struct Calls {
-    /// Which function an operation is, is known when the runtime is.
+    /// The function of an operation is known when the runtime is.
     wanted: Operations<{ MOST_FUNCTIONS as usize }>,
 }
 
@@ -76,17 +76,17 @@ impl Source for Calls {
 }
 
 impl Calls {
-    /// Whether anything is wanted that calls tell of.
+    /// Whether anything is wanted that calls report.
     fn any(&self) -> bool {
         self.wanted.any() || EVENTS.any()
     }
 
-    /// What is wanted has changed.
+    /// The wanted calls have changed.
     fn follows(&self) {
         gpu::want(gpu::CALLS_OF_HSA, self.any());
     }
 
-    /// What is wanted of events has changed.
+    /// The wanted events have changed.
     fn follow_events(&self) {
         self.follows();
         table_calls::CALLS.record_all();
@@ -148,7 +148,7 @@ pub fn runtime_begins(tables: Tables) {
     }
 }
 
-/// The place of the function that is called, if some event that is wanted is told by it.
+/// The place of the function that is called, if it reports an event that is wanted.
 fn need_for_events(call: &Call) -> Option<usize> {
     slot_of(Hsa::op(call)).filter(|&slot| EVENTS.need(slot))
 }

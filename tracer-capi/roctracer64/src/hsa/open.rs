@@ -1,4 +1,4 @@
-//! What is kept of the calls of HSA that a thread is in.
+//! The calls of HSA that a thread is in, and their data.
 
 use capi_sources::calls_of_threads;
 use capi_sources::open::OfThreads;
