@@ -1,6 +1,6 @@
 //! The roctracer 4.1 activity record and its enumerations (`activity_record_t`, `activity_domain_t`).
 
-/// A domain of the roctracer API: where an operation or activity comes from.
+/// A domain of the roctracer API: the source of an operation or activity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
 #[cfg_attr(feature = "user", derive(zerocopy::Immutable, zerocopy::KnownLayout))]
@@ -99,9 +99,9 @@ pub mod kind {
 #[cfg_attr(feature = "user", derive(zerocopy::Immutable, zerocopy::KnownLayout))]
 #[repr(C)]
 pub struct ActivityRecord {
-    /// Where the activity comes from.
+    /// The source of the activity.
     pub domain: Domain,
-    /// What the GPU did ([`kind`]), 0 for API calls.
+    /// The kind of the GPU's work ([`kind`]), 0 for API calls.
     pub kind: u32,
     /// The operation: an API function's id, or a constant of [`op`].
     pub op: u32,

@@ -1,4 +1,4 @@
-//! What the BPF programs write into their ring buffers, and what user space tells them.
+//! The records that the BPF programs write into their ring buffers, and the configuration that user space gives them.
 //!
 //! Every record begins with a [`Header`]. Process and thread ids are those of the initial PID
 //! namespace, as `bpf_get_current_pid_tgid` gives them.
@@ -41,7 +41,7 @@ pub mod kind {
     pub const MARK: u16 = 11;
 }
 
-/// Bytes of a record of this kind; none of a kind that there is not.
+/// Bytes of a record of this kind; none of a kind that does not exist.
 pub const fn record_bytes(kind: u16) -> Option<usize> {
     Some(match kind {
         kind::API => size_of::<ApiRecord>(),
@@ -119,8 +119,8 @@ wire! {
         pub ret: u64,
         /// `rdi, rsi, rdx, rcx, r8, r9` at entry.
         pub args: [u64; 6],
-        /// Stack arguments or an output value, as the flags tell. Of a call of roctx the first one is its
-        /// number among those of its thread, from 1 on.
+        /// Stack arguments or an output value, as the flags tell. Of a call of roctx the first one is the call's number
+        /// among those of its thread, from 1 on.
         pub extra: [u64; 3],
     }
 }
@@ -133,8 +133,8 @@ wire! {
     pub struct MarkRecord {
         /// The call. Its header's kind is [`kind::MARK`].
         pub call: ApiRecord,
-        /// The message, [`MESSAGE_BYTES`], up to the first zero; what follows is nothing. Without a zero in all
-        /// bytes but the last one it may have been longer.
+        /// The message, [`MESSAGE_BYTES`], up to the first zero; the bytes behind mean nothing. Without a zero in all
+        /// bytes but the last one the message may have been longer.
         pub message: [u64; MESSAGE_BYTES / 8],
     }
 }
@@ -149,20 +149,19 @@ wire! {
         pub sequence: u64,
         /// The call, 0 when none was open.
         pub correlation_id: u64,
-        /// When, ns of CLOCK_BOOTTIME.
+        /// The time, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
     }
 }
 
 wire! {
-    /// An AQL packet was in its queue when a doorbell rang: how work is seen from outside, in processes
-    /// without the shim.
+    /// An AQL packet was in its queue when a doorbell rang: the record of work in processes without the shim.
     pub struct PacketRecord {
         /// Kind [`kind::PACKET`], flag [`flag::FIRST`] or none.
         pub header: Header,
         /// The call that launched it, as in [`LinkRecord::correlation_id`].
         pub correlation_id: u64,
-        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        /// The time when the doorbell was about to ring, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
         /// Address of the queue (`amd_queue_t`).
         pub queue: u64,
@@ -170,7 +169,7 @@ wire! {
         pub queue_id: u64,
         /// The packet's index in its queue.
         pub index: u64,
-        /// How many packets before it neither an earlier doorbell announced nor a [`BatchRecord`] has.
+        /// The number of packets before it that neither an earlier doorbell announced nor a [`BatchRecord`] has.
         pub unannounced: u64,
         /// Start and end that its completion signal held then, GPU ticks: those of the packet that used
         /// the signal before. 0 without a signal.
@@ -181,12 +180,12 @@ wire! {
 }
 
 wire! {
-    /// Packets before the one of a [`PacketRecord`] that no earlier doorbell announced. What their
-    /// completion signals held is not known.
+    /// Packets before the one of a [`PacketRecord`] that no earlier doorbell announced. The times that their completion
+    /// signals held are not known.
     pub struct BatchRecord {
         /// Kind [`kind::BATCH`].
         pub header: Header,
-        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        /// The time when the doorbell was about to ring, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
         /// As [`PacketRecord::queue`].
         pub queue: u64,
@@ -194,7 +193,7 @@ wire! {
         pub queue_id: u64,
         /// Index of the first packet.
         pub index: u64,
-        /// How many there are.
+        /// The number of packets.
         pub count: u64,
         /// The packets, and as much room again, which the kernel's verifier needs to see.
         pub packets: [[[u64; 8]; MAX_PACKETS as usize]; 2],
@@ -208,7 +207,7 @@ wire! {
         pub header: Header,
         /// The signal.
         pub signal: u64,
-        /// When, ns of CLOCK_BOOTTIME.
+        /// The time, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
         /// Start and end of the last packet that used it, GPU ticks.
         pub ticks: [u64; 2],
@@ -220,9 +219,9 @@ wire! {
     pub struct ProcessRecord {
         /// Kind [`kind::FORK`], [`kind::EXEC`], [`kind::CALLER`] or [`kind::FIRST_THREAD`].
         pub header: Header,
-        /// When, ns of CLOCK_BOOTTIME.
+        /// The time, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
-        /// Fork: the child's process id. Exec: the id that the thread had which did it.
+        /// Fork: the child's process id. Exec: the former id of the thread that executed the program.
         pub other_id: u32,
         /// Fork: 1 if the child shares its parent's memory until it executes a program, else 0.
         pub shares_memory: u32,
@@ -230,16 +229,16 @@ wire! {
 }
 
 wire! {
-    /// A thread is in the dynamic linker, which tells debuggers that it has changed what is mapped.
+    /// A thread is in the dynamic linker, which tells debuggers that the mapped libraries have changed.
     pub struct LoadRecord {
         /// Kind [`kind::LOAD`].
         pub header: Header,
-        /// When, ns of CLOCK_BOOTTIME.
+        /// The time, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
     }
 }
 
-/// Values of [`Config::phase`]: what is recorded, and what a return without an entry is.
+/// Values of [`Config::phase`]: the calls that are recorded, and the meaning of a return without an entry.
 pub mod phase {
     /// Probes are being attached: a call that was open at the start.
     pub const ATTACHING: u32 = 0;
@@ -247,17 +246,17 @@ pub mod phase {
     pub const ATTACHED: u32 = 1;
     /// The recording ends: new calls are left out, and a return without an entry is one of them.
     pub const DETACHING: u32 = 2;
-    /// It has ended: nothing is recorded any more.
+    /// The recording has ended: nothing is recorded any more.
     pub const ENDED: u32 = 3;
 }
 
-/// Values of [`Config::follow`]: whose life is reported.
+/// Values of [`Config::follow`]: the processes whose life is reported.
 pub mod follow {
     /// Traced processes alone.
     pub const NOBODY: u32 = 0;
     /// Their children too.
     pub const CHILDREN: u32 = 1;
-    /// Their children, and whoever executes a program.
+    /// Their children, and every process that executes a program.
     pub const EVERYONE: u32 = 2;
 }
 
@@ -267,11 +266,12 @@ pub const MAX_DEPTH: usize = 16;
 wire! {
     /// An open call, in the BPF thread table.
     pub struct OpenCall {
-        /// Stack pointer at entry: where the return address is.
+        /// Stack pointer at entry: the place of the return address.
         pub sp: u64,
         /// As [`Capture::out_arg`].
         pub out_arg: u64,
-        /// What is written when it returns. `end_ns` and `ret` are those of an earlier call until then.
+        /// The record that is written when the call returns. `end_ns` and `ret` are those of an earlier call until
+        /// then.
         pub record: ApiRecord,
     }
 }
@@ -304,15 +304,15 @@ wire! {
     pub struct ThreadState {
         /// The thread; 0 when the state is free.
         pub tid: u32,
-        /// Of the calls on other stacks, how many there were.
+        /// The number of calls on other stacks so far.
         pub elsewhere_count: u32,
-        /// How many of `open` are in use.
+        /// The number of entries of `open` that are in use.
         pub depth: u32,
         /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
-        /// How many calls of roctx there were.
+        /// The number of calls of roctx so far.
         pub marks: u64,
-        /// Where the thread's own stack begins and ends, once that is known.
+        /// The begin and the end of the thread's own stack, once they are known.
         pub stack: [u64; 2],
         /// The last calls on other stacks, in turn.
         pub elsewhere: [Elsewhere; MAX_ELSEWHERE],
@@ -322,7 +322,7 @@ wire! {
 }
 
 wire! {
-    /// What user space tells the BPF programs.
+    /// The configuration that user space gives the BPF programs.
     pub struct Config {
         /// Number of possible CPUs.
         pub cpus: u64,
@@ -334,9 +334,9 @@ wire! {
         pub signal_offset: u64,
         /// Offset of `flags` in that.
         pub signal_flags_offset: u64,
-        /// By which a thread's own stack is found.
+        /// The offsets by which a thread's own stack is found.
         pub stack: StackOffsets,
-        /// By which the place of a probe is found; zero where cookies tell the function.
+        /// The offsets by which the place of a probe is found; zero where cookies tell the function.
         pub place: PlaceOffsets,
         /// One of [`phase`].
         pub phase: u32,
@@ -350,7 +350,7 @@ wire! {
 }
 
 wire! {
-    /// Where the kernel keeps what tells a thread's own stack.
+    /// The places in the kernel's structures from which a thread's own stack follows.
     pub struct StackOffsets {
         /// Of `mm` in `task_struct`, which points at an `mm_struct`.
         pub mm: u64,
@@ -364,8 +364,8 @@ wire! {
 }
 
 wire! {
-    /// Where the kernel keeps the place of the probe that runs a program
-    /// (`uprobe_dispatcher`, `kernel/trace/trace_uprobe.c`).
+    /// The places in the kernel's structures that lead to the probe that runs a program (`uprobe_dispatcher`,
+    /// `kernel/trace/trace_uprobe.c`).
     pub struct PlaceOffsets {
         /// Of `utask` in `task_struct`.
         pub utask: u64,
@@ -382,7 +382,7 @@ wire! {
 pub const MAX_CAPTURES: usize = 16384;
 
 wire! {
-    /// Where a probe is: a key of the table of places.
+    /// The place of a probe: a key of the table of places.
     pub struct Place {
         /// As [`Cookie::index`].
         pub file: u64,
@@ -410,11 +410,11 @@ const _: () = {
     assert!(size_of::<BatchRecord>() == 56 + 64 * 64);
 };
 
-/// What a link tells the program that it runs, by its cookie.
+/// The cookie of a link, by which the program that the link runs knows its process and its function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cookie {
-    /// The process that the probe is for, [`Self::TRACED`] or [`Self::ANY`]. Kernels run programs in
-    /// others too: the return programs of events run wherever anybody's probe is at the place.
+    /// The process that the probe is for, [`Self::TRACED`] or [`Self::ANY`]. Kernels run programs in others too: the
+    /// return programs of events run in every process in which any tracer's probe is at the place.
     pub pid: u32,
     /// API programs: the function's number in the table of captures, or where
     /// [`Config::by_place`] is set that of the probed file.
@@ -424,8 +424,8 @@ pub struct Cookie {
 impl Cookie {
     /// In place of a process: all that are traced.
     pub const TRACED: u32 = u32::MAX;
-    /// In place of a process: whichever the kernel runs the program in. Where roctap knows processes by
-    /// other numbers than the kernel.
+    /// In place of a process: any in which the kernel runs the program. For a roctap that knows processes by other
+    /// numbers than the kernel.
     pub const ANY: u32 = 0;
 
     /// Packs the cookie.
@@ -441,25 +441,25 @@ impl Cookie {
     }
 }
 
-/// What the API programs capture of a probed function's calls.
+/// The parts of a probed function's calls that the API programs capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Capture {
     /// [`crate::activity::Domain`] (its low 8 bits).
     pub domain: u8,
     /// Operation id inside the domain.
     pub operation: u16,
-    /// How many 8-byte stack arguments to capture (0 to 3).
+    /// The number of 8-byte stack arguments to capture (0 to 3).
     pub stack_args: u8,
     /// Index of the register argument that points at an 8-byte output value, plus 1; 0 for none.
     pub out_arg: u8,
-    /// The function may be unwound through: there is no return probe, record at entry.
+    /// The function may be unwound through: it has no return probe, and its calls are recorded at their entry.
     pub entry_only: u8,
     /// 1 for the functions of roctx, whose calls are numbered on each thread.
     pub numbered: u8,
     /// The shim calls the function for itself: such calls are not recorded.
     pub shim_calls: u8,
-    /// The shim records the function's calls where it records those of this table, one of
-    /// [`crate::slots::tables`]; 0 for none.
+    /// The shim records the function's calls when it records those of this table, one of [`crate::slots::tables`]; 0
+    /// for none.
     pub by_shim: u8,
 }
 

@@ -1,5 +1,5 @@
-//! Calls that the shim records by itself: what it is to record of a function ([`Wanted`]), and what it writes of a
-//! call ([`Call`]). Which functions there are is in [`crate::slots`].
+//! Calls that the shim records by itself: the parts of a function's calls that it is to record ([`Wanted`]), and the
+//! record of a call ([`Call`]). The functions are in [`crate::slots`].
 //!
 //! A call's record is a frame of kind [`crate::shim::kind::CALL`] in the ring of the calling thread,
 //! written when the call is over. While it is open, it stands in the header of that ring, from
@@ -11,7 +11,7 @@ use crate::activity::Domain;
 /// Correlation ids of calls that the shim records begin here: those of the BPF programs stay below.
 /// All are below 2^53, where numbers of JSON are exact.
 pub const FIRST_ID: u64 = 1 << 52;
-/// How many ids each process has: the shared memory's index << this is where its ids begin.
+/// The number of ids of each process, as a power of two: its ids begin at the shared memory's index << this.
 pub const ID_BITS: u32 = 36;
 
 /// Most words of a call's frame: six before the arguments, six registers, three of `extra`.
@@ -23,16 +23,16 @@ pub const OPEN_WORDS: usize = 16;
 
 const _: () = assert!(MAX_CALL_WORDS <= OPEN_WORDS);
 
-/// What is to be recorded of a slot's calls; as a word, 0 is nothing.
+/// The parts of a slot's calls that are to be recorded; as a word, 0 is nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// The domain, one of [`crate::activity::Domain`].
     pub domain: u8,
     /// Operation id in the domain.
     pub operation: u16,
-    /// How many register arguments, 0 to 6.
+    /// The number of register arguments, 0 to 6.
     pub args: u8,
-    /// How many words from the stack, 0 to 3.
+    /// The number of words from the stack, 0 to 3.
     pub stack_args: u8,
     /// Index of the register argument that points at an 8-byte output value, plus 1; 0 for none.
     pub out_arg: u8,
@@ -51,7 +51,7 @@ impl Wanted {
             | (self.domain as u64) << 40
     }
 
-    /// What the word says; none for 0, and for what no tracer of ours writes.
+    /// The value of a word; none for 0, and for a word that no tracer of ours writes.
     pub const fn from_word(word: u64) -> Option<Self> {
         let wanted = Self {
             operation: word as u16,
@@ -78,17 +78,17 @@ pub struct Call {
     pub operation: u16,
     /// Bits of [`crate::bpf::flag`].
     pub flags: u16,
-    /// When it began, ns of CLOCK_BOOTTIME.
+    /// The time when it began, ns of CLOCK_BOOTTIME.
     pub begin_ns: u64,
-    /// When it returned or an exception left it, ns of CLOCK_BOOTTIME; 0 when it is open.
+    /// The time when it returned or an exception left it, ns of CLOCK_BOOTTIME; 0 when it is open.
     pub end_ns: u64,
-    /// What it returned.
+    /// The value that it returned.
     pub ret: u64,
-    /// How many of `args` the function has.
+    /// The number of `args` that the function has.
     pub arg_count: u8,
     /// Register arguments.
     pub args: [u64; 6],
-    /// How many of `extra` there are.
+    /// The number of words in `extra`.
     pub extra_count: u8,
     /// Stack arguments or an output value, as the flags tell.
     pub extra: [u64; 3],
@@ -100,7 +100,7 @@ impl Call {
         (self.domain as u32) << 16 | self.operation as u32
     }
 
-    /// Writes the call into `words`; how many it takes.
+    /// Writes the call into `words`. Returns the number of words that it takes.
     #[inline]
     pub fn encode(&self, words: &mut [u64; MAX_CALL_WORDS]) -> usize {
         let (args, extra) =

@@ -1,6 +1,6 @@
-//! How the exported functions of HIP 6.0 and later find their entries of its dispatch tables.
+//! The code by which the exported functions of HIP 6.0 and later find their entries of its dispatch tables.
 //!
-//! Each calls a function that returns where the table is, the *getter*, and jumps through its entry:
+//! Each calls a function that returns the address of the table, the *getter*, and jumps through its entry:
 //!
 //! ```text
 //! call GETTER     mov OFFSET(%rax),%rax     jmp *%rax
@@ -13,14 +13,14 @@
 //! movzbl MADE(%rip),%eax     test %al,%al     je MAKES_IT     mov TABLE(%rip),%rax     ret
 //! ```
 //!
-//! The shim reads this in the process and roctap in the file. Both have to find the same functions: what the shim
-//! records is not probed.
+//! The shim reads this in the process and roctap in the file. Both have to find the same functions: a function whose
+//! calls the shim records is not probed.
 
 use crate::hip_functions::{COMPILER, RUNTIME, SLOTS, offset};
 
 /// As much of a function as is looked at, bytes.
 pub const CODE_BYTES: usize = 256;
-/// How far behind the call the jump through the entry is, bytes, at most.
+/// Longest distance from the call to the jump through the entry, bytes.
 const REACH: usize = 128;
 
 /// The functions by which the getters are found: one of each table, small in every release.
@@ -31,7 +31,7 @@ pub const EXAMPLES: [&str; 2] = ["hipGetDevice", "__hipPopCallConfiguration"];
 pub struct Code {
     /// Its address.
     pub address: u64,
-    /// What stands there, zeros where less can be read.
+    /// The bytes that stand there, zeros where less can be read.
     pub bytes: [u8; CODE_BYTES],
 }
 
@@ -40,9 +40,9 @@ pub struct Code {
 pub struct Getter {
     /// Its address.
     pub address: u64,
-    /// Where the byte is that is not 0 once the table is made.
+    /// The address of the byte that is not 0 once the table is made.
     pub made: u64,
-    /// Where the pointer to the table is.
+    /// The address of the pointer to the table.
     pub table: u64,
 }
 
@@ -99,20 +99,20 @@ impl<'a> Rest<'a> {
         next
     }
 
-    /// Goes beyond an instruction of so many bytes, and tells what it refers to.
+    /// Goes beyond an instruction of this many bytes, and returns the address that it refers to.
     fn relative(&mut self, bytes: usize, distance: [u8; 4]) -> u64 {
         self.at += bytes;
         relative(self.code.address, self.at, distance)
     }
 }
 
-/// What is so far from the instruction that ends `at` bytes behind `address`.
+/// The address at `distance` from the end of the instruction that ends `at` bytes behind `address`.
 fn relative(address: u64, at: usize, distance: [u8; 4]) -> u64 {
     let end = address.wrapping_add(at as u64);
     end.wrapping_add_signed(i32::from_le_bytes(distance).into())
 }
 
-/// What may be calls in the code: where each ends, and of which function it is.
+/// The places in the code that may be calls: the end of each, and the called function.
 fn calls(code: &Code) -> impl Iterator<Item = (usize, u64)> {
     code.bytes.windows(5).enumerate().filter_map(move |(at, bytes)| {
         let &[0xe8, a, b, c, d] = bytes else { return None };
@@ -146,7 +146,7 @@ pub struct Getters {
 }
 
 impl Getters {
-    /// Finds them. `function` tells the code of an exported function, `code` what is at an address.
+    /// Finds them. `function` tells the code of an exported function, `code` the bytes at an address.
     pub fn find(
         function: impl Fn(&str) -> Option<Code>,
         code: impl Fn(u64) -> Option<Code>,
@@ -189,7 +189,7 @@ mod tests {
         code
     }
 
-    /// `call` of what is `distance` bytes from its end on, then these.
+    /// A `call` of the function `distance` bytes from the call's end, followed by these bytes.
     fn wrapper(distance: i32, then: &[u8]) -> Vec<u8> {
         let mut code = vec![0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x18, 0xe8];
         code.extend(distance.to_le_bytes());

@@ -1,15 +1,14 @@
-//! Where the functions of [`crate::hsa_functions`] are in the tables of a release of the HSA runtime.
+//! The places of the functions of [`crate::hsa_functions`] in the tables of a release of the HSA runtime.
 //!
-//! A table begins with its version, 16 bytes whose second word is the table's size, and goes on with one
-//! function pointer after the other. The core table and that of images are the same in all releases seen,
-//! but for what was added at the end. **AMD's extension table changed its order twice**, with ROCm 5.5 and
-//! 5.6, which inserted three and two entries in the middle and left the major version at 1: whoever takes
-//! one for an earlier one calls, and passes arguments on to, other functions.
+//! A table begins with its version, 16 bytes whose second word is the table's size, and goes on with one function
+//! pointer after the other. The core table and that of images are the same in all releases seen, but for entries that
+//! were added at the end. **AMD's extension table changed its order twice**, with ROCm 5.5 and 5.6, which inserted
+//! three and two entries in the middle and left the major version at 1: a tool that takes one for an earlier one calls
+//! other functions, and passes arguments on to them.
 //!
-//! What a table's version says is therefore compared with what the code says: the runtime's exported
-//! functions are stubs, `mov TABLE(%rip),%rax; jmp *OFFSET(%rax)`. A stub that goes elsewhere than the
-//! layout has it refutes the layout, whatever the version. For a version that nobody has seen the stubs
-//! have to bear the layout out, every single one.
+//! So the code checks a table's version against the runtime's exported functions, which are stubs:
+//! `mov TABLE(%rip),%rax; jmp *OFFSET(%rax)`. A stub with another offset than the layout's refutes the layout,
+//! whatever the version. For a version that nobody has seen every single stub has to confirm the layout.
 
 use core::fmt;
 use core::ops::Range;
@@ -38,16 +37,16 @@ const BEFORE_5_5: [Range<usize>; 3] = [
     slot("hsa_amd_agent_memory_pool_get_info")..slot("hsa_amd_spm_acquire"),
     slot("hsa_amd_queue_cu_get_mask")..slot("hsa_amd_portable_export_dmabuf"),
 ];
-/// The same of ROCm 5.5.
+/// The slots that ROCm 5.5 has.
 const OF_5_5: [Range<usize>; 2] = [
     AMD_EXT.start..slot("hsa_amd_memory_async_copy_on_engine"),
     slot("hsa_amd_agent_memory_pool_get_info")..slot("hsa_amd_portable_export_dmabuf"),
 ];
-/// The same of ROCm 5.6 and later.
+/// The slots that ROCm 5.6 and later have.
 const SINCE_5_6: [Range<usize>; 1] = [AMD_EXT];
 
 impl AmdExtLayout {
-    /// Where the entry of `slot` is, bytes from the table's beginning; none if it has no such entry.
+    /// The place of the entry of `slot`, bytes from the table's beginning; none if the table has no such entry.
     pub const fn offset(self, slot: usize) -> Option<u64> {
         let ranges: &[Range<usize>] = match self {
             Self::Before5_5 => &BEFORE_5_5,
@@ -66,7 +65,7 @@ impl AmdExtLayout {
         None
     }
 
-    /// Of the sizes and major versions that were seen.
+    /// The layout of a table of a size and major version that were seen.
     const fn of(version: TableVersion) -> Option<Self> {
         match (version.major, version.bytes) {
             (1, 328..=400) => Some(Self::Before5_5),
@@ -96,7 +95,7 @@ const fn entry(position: usize) -> u64 {
 pub struct TableVersion {
     /// Rises when entries change their places, as a rule.
     pub major: u32,
-    /// What the runtime calls the minor version: the table's size.
+    /// The table's size, which the runtime calls the minor version.
     pub bytes: u32,
 }
 
@@ -118,14 +117,14 @@ pub enum Table {
     Image,
 }
 
-/// Why a table is none whose entries are known.
+/// The reason for which the entries of a table are not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mismatch {
     /// It is too short to have what is needed.
     Short(Table, TableVersion),
-    /// A function's stub goes to this offset, where the layout has it elsewhere.
+    /// A function's stub goes to this offset, and the layout has another one.
     Stub(Table, TableVersion, &'static str, u64),
-    /// Nobody has seen this version, and how a function's stub goes cannot be read.
+    /// Nobody has seen this version, and the offset of a function's stub cannot be read.
     Unread(Table, TableVersion, &'static str),
 }
 
@@ -171,7 +170,7 @@ pub fn core(
     shape.check(CORE, offset, stub)
 }
 
-/// What the order of the AMD extension table is; `stub` as for [`core()`].
+/// The order of the AMD extension table; `stub` as for [`core()`].
 ///
 /// # Errors
 ///
@@ -220,7 +219,7 @@ const NOT_EXPORTED: [&str; 3] = [
     "hsa_amd_runtime_queue_create_register",
 ];
 
-/// A table of which is to be found out whether it has the entries that it should.
+/// A table that is to be checked for the entries that it should have.
 struct Shape<'a> {
     table: Table,
     version: TableVersion,

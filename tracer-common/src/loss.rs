@@ -1,17 +1,17 @@
-//! Why something was not recorded: the causes that the shim counts ([`ShimLoss`]) and those that the BPF
-//! programs count ([`BpfLoss`]), and how they are told to people.
+//! The causes for which something was not recorded: those that the shim counts ([`ShimLoss`]) and those that the BPF
+//! programs count ([`BpfLoss`]), and their description for people.
 //!
-//! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports
-//! and traces take it from there; docs/architecture.md ("Losses") names it, and docs/losses.md says what to do. The hooks count one by
-//! `Sink::lost`, the rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. One of the shim's makes
-//! [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not
-//! know the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
+//! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports and traces
+//! take it from there; docs/architecture.md ("Losses") names it, and docs/losses.md says what to do. The hooks count
+//! one by `Sink::lost`, the rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. One of the shim's
+//! makes [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not know
+//! the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
 //!
-//! What `roctap` itself loses has its words where it is counted: what does not meet in the join in
-//! `tracer-user/src/join/counts.rs` (`Counts::losses`), what is seen from outside in
-//! `tracer-user/src/outside`; what is wrong in a shim's frames in `tracer-user/src/record/connection.rs`
-//! (`account`) and `session/shims.rs` (`causes`); all else in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes
-//! all of them, and in `Session::lost` (`session/mod.rs`), which counts them for the line on the terminal.
+//! The losses of `roctap` itself have their words where they are counted: records that do not meet in the join in
+//! `tracer-user/src/join/counts.rs` (`Counts::losses`), work seen from outside in `tracer-user/src/outside`, errors in
+//! a shim's frames in `tracer-user/src/record/connection.rs` (`account`) and `session/shims.rs` (`causes`), and all
+//! others in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes all of them, and in
+//! `Session::lost` (`session/mod.rs`), which counts them for the line on the terminal.
 
 /// Why the shim could not record something, or why something seen from outside, without a shim, has no
 /// record of its own: index after [`crate::shim::control::LOSSES`].
@@ -44,17 +44,17 @@ impl ShimLoss {
     pub const CALL_ABANDONED: Self = Self(10);
     /// A call was made by a signal handler that interrupted the recording of another.
     pub const CALL_IN_SIGNAL: Self = Self(11);
-    /// Doorbells of queues, and copies, that are left alone: a thread never came back from where it had
-    /// the lock, or there are more queues than are looked after.
+    /// Doorbells of queues, and copies, that are left alone: a thread never came back with the lock, or there are more
+    /// queues than are looked after.
     pub const LEFT_ALONE: Self = Self(12);
     /// Kernel names, agents and queues that the process had no memory for.
     pub const NO_MEMORY: Self = Self(13);
     /// Packets that were reserved, and not published, when recording ended, below others that are recorded.
     pub const UNPUBLISHED: Self = Self(14);
-    /// Nothing was recorded from some time on, since `roctap` did not run: how often that happened. With less
-    /// than [`crate::shim::HEARTBEAT_GONE_NS`] it is recorded again when `roctap` runs again.
+    /// Nothing was recorded from some time on, since `roctap` did not run: the number of such times. If that was
+    /// shorter than [`crate::shim::HEARTBEAT_GONE_NS`], recording goes on when `roctap` runs again.
     pub const UNREAD: Self = Self(15);
-    /// How many causes there are.
+    /// The number of causes.
     pub const COUNT: usize = 16;
 
     /// All causes, in order.
@@ -77,7 +77,7 @@ impl ShimLoss {
         Self::UNREAD,
     ];
 
-    /// What was lost and why, for people.
+    /// The description of a loss and its cause, for people.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::NO_RING => "shim records: no ring left for one more thread",
@@ -135,7 +135,7 @@ impl BpfLoss {
     pub const PACKET_RING_FULL: Self = Self(7);
     /// A probed function was called that the table of places does not have.
     pub const UNKNOWN_PLACE: Self = Self(8);
-    /// How many causes there are.
+    /// The number of causes.
     pub const COUNT: usize = 9;
 
     /// All causes, in order.
@@ -151,7 +151,7 @@ impl BpfLoss {
         Self::UNKNOWN_PLACE,
     ];
 
-    /// What was lost and why, for people.
+    /// The description of a loss and its cause, for people.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::API_RING_FULL => "API calls: ring buffer full",

@@ -7,12 +7,11 @@
 //! consumer checks each index and length before it uses them, and the worst that a broken producer
 //! achieves is a [`Corrupt`] answer.
 //!
-//! Only so much of the ring is written to as is needed: words that were never written to cost no
-//! memory. It begins with a small part of it, and uses twice as much from the frame on that does not
-//! fit, up to all of it, so that it never takes more than four times what has waited to be read at once.
-//! From which index on a larger part is used stands beside the ring (`grown`). Its words begin behind
-//! the smaller part, and wrap only when everything before them has been read: both sides find
-//! every word by its index alone.
+//! The producer writes only to as much of the ring as it needs: words that were never written to cost no memory. It
+//! begins with a small part of the ring, and from each frame on that does not fit it uses twice as much, up to all of
+//! it, so that it never takes more than four times the words that have waited to be read at once. The index from which
+//! on a larger part is used stands beside the ring (`grown`). The words of that part begin behind the smaller part, and
+//! wrap only when everything before them has been read: both sides find every word by its index alone.
 //!
 //! `head` and `tail` count words since the beginning and never wrap. The producer publishes a frame
 //! by the Release store of `head`, which pairs with the consumer's Acquire load; the consumer gives
@@ -51,9 +50,9 @@ pub struct Corrupt;
 /// The part of a ring that is used for words from some index on.
 #[derive(Clone, Copy)]
 struct Part {
-    /// How often the ring had grown.
+    /// The number of times that the ring had grown.
     grown: usize,
-    /// The index of its first word, and where in the data that stands.
+    /// The index of its first word, and the place of that word in the data.
     since: u64,
     first: u64,
     /// Words of the part, which begins where the data begin.
@@ -61,15 +60,15 @@ struct Part {
 }
 
 impl Part {
-    /// That of the word of index `at`. A word of `grown` is one more than the index of the first word
-    /// that was written after the ring grew, 0 if it has not.
+    /// The part of the word of index `at`. A word of `grown` is one more than the index of the first word that was
+    /// written after the ring grew, 0 if it has not.
     #[inline]
     fn of(at: u64, grown: &[AtomicU64], data: &[AtomicU64]) -> Self {
         let mut part =
             Self { grown: 0, since: 0, first: 0, size: data.len() as u64 >> grown.len() };
         for since in grown {
-            // Written before the head that told of the word (see `Producer::push`). What the ring grew
-            // by later begins behind it.
+            // Written before the head that told of the word (see `Producer::push`). Later growth begins behind the
+            // word.
             match since.load(Ordering::Relaxed).wrapping_sub(1) {
                 since if since <= at => part = part.doubled(since),
                 _ => break,
@@ -78,22 +77,22 @@ impl Part {
         part
     }
 
-    /// Twice as much, from the word of index `since` on.
+    /// A part of twice the size, from the word of index `since` on.
     #[inline]
     fn doubled(self, since: u64) -> Self {
         Self { grown: self.grown + 1, since, first: self.size, size: self.size * 2 }
     }
 
-    /// How many words can be written now.
+    /// The number of words that can be written now.
     #[inline]
     fn room(self, head: u64, tail: u64) -> u64 {
         let (unread, own) = (head.wrapping_sub(tail), head.wrapping_sub(self.since));
-        // What was written before the ring grew stands where this part would wrap to.
+        // Words that were written before the ring grew stand where this part would wrap to.
         let taken = if unread <= own { unread } else { self.first.saturating_add(own) };
         self.size.saturating_sub(taken)
     }
 
-    /// Where in the data the word of index `at` stands.
+    /// The place in the data of the word of index `at`.
     #[inline]
     fn place(self, at: u64) -> usize {
         let at = at.wrapping_sub(self.since).wrapping_add(self.first);
@@ -129,8 +128,8 @@ impl<'a> Producer<'a> {
             at += 1;
             self.put(part, at, word);
         }
-        // Pairs with the Acquire load in `Consumer::pop`: the frame's words are visible, and that the
-        // ring has grown for it.
+        // Pairs with the Acquire load in `Consumer::pop`: the frame's words are visible, and so is the ring's growth
+        // for it.
         self.head.store(head + len as u64, Ordering::Release);
         true
     }
@@ -154,7 +153,7 @@ impl<'a> Producer<'a> {
         (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Acquire))
     }
 
-    /// The part that a frame of `len` words goes to: one that has room, grown if need be.
+    /// The part for a frame of `len` words: one that has room, grown if need be.
     #[inline]
     fn part_for(&self, len: usize, head: u64, tail: u64) -> Option<Part> {
         if len > MAX_FRAME_WORDS {
@@ -162,7 +161,7 @@ impl<'a> Producer<'a> {
         }
         let mut part = Part::of(head, self.grown, self.data);
         while part.room(head, tail) < len as u64 {
-            // The Release of `head` in `push` tells it.
+            // The Release of `head` in `push` publishes it.
             self.grown.get(part.grown)?.store(head + 1, Ordering::Relaxed);
             part = part.doubled(head);
         }
@@ -178,7 +177,7 @@ impl<'a> Producer<'a> {
 }
 
 impl<'a> Consumer<'a> {
-    /// A consumer of what [`Producer::new`] writes.
+    /// A consumer of the frames that [`Producer::new`]'s producer writes.
     pub fn new(
         head: &'a AtomicU64,
         tail: &'a AtomicU64,
@@ -188,8 +187,8 @@ impl<'a> Consumer<'a> {
         Self { head, tail, grown, data }
     }
 
-    /// How many words have been pushed and not taken, going by the ring's indices: not less, while
-    /// another thread takes some.
+    /// The number of words that have been pushed and not taken, going by the ring's indices: not less, while another
+    /// thread takes some.
     pub fn ready(&self) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
         // Acquire as in `pop`.
@@ -347,7 +346,7 @@ mod tests {
         assert_eq!(memory.producer().room(), 0);
     }
 
-    /// What stands in `grown` is believed by nobody.
+    /// No side believes the content of `grown`.
     #[test]
     fn impossible_growth_touches_nothing_else() {
         let mut frame = [0; MAX_FRAME_WORDS];

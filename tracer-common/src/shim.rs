@@ -24,7 +24,7 @@ pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
 /// Its code: a 1-byte nop, which every kernel emulates when it is probed, a 5-byte nop, at which some
 /// replace the trap by a call (and most single-step), and a return. One of the nops is probed.
 pub const DISPATCH_CODE: [u8; 7] = [0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3];
-/// Where the 5-byte nop is.
+/// Offset of the 5-byte nop.
 pub const DISPATCH_LONG_NOP: usize = 1;
 
 /// The body of a naked function of [`DISPATCH_CODE`].
@@ -43,8 +43,8 @@ macro_rules! dispatch_code {
         )
     };
 }
-/// In place of a sequence number, the dispatch site's first argument when the second and third tell
-/// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
+/// In place of a sequence number, the dispatch site's first argument when the second and third are the begin and the
+/// end of the shim's own code. Calls of the runtime from that code are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// In place of a sequence number, the dispatch site's first argument when the shim begins to record
 /// calls of the tables that the second says ([`crate::slots::tables`]): probes at their functions record nothing
@@ -53,12 +53,11 @@ pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
 /// once, on a detached thread of its own that returns to where threads begin.
 pub const ATTACH_FUNCTION: &str = "roctap_attach";
-/// The exported function for later recordings: `void f(Attach *)`. It hands the request to the shim's own
-/// thread and calls nothing of libc, so any thread can call it, even one that libc does not know. It can
-/// be called when an earlier recording has ended, or whoever read that one is gone; the memory is another
-/// one then.
+/// The exported function for later recordings: `void f(Attach *)`. It hands the request to the shim's own thread and
+/// calls nothing of libc, so any thread can call it, even one that libc does not know. It can be called when an earlier
+/// recording has ended, or its reader is gone; the memory is another one then.
 pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
-/// What the shim's own thread is called.
+/// The name of the shim's own thread.
 pub const THREAD_NAME: &core::ffi::CStr = c"roctap-shim";
 /// The exported 64-bit word that holds one of [`shim_status`].
 pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
@@ -71,10 +70,10 @@ pub const CONTROL_BYTES: usize = 8192;
 /// Size of a ring's control words in bytes, before its data.
 pub const RING_HEADER_BYTES: usize = 4096;
 
-/// How often a ring's part that is used doubles: of 4 MiB, 16 KiB are the first.
+/// The number of times that the used part of a ring doubles: of 4 MiB, 16 KiB are the first.
 pub const GROWTHS: usize = 8;
 
-/// What has become of a shim in its process: values of [`LIFE_WORD`].
+/// The life of a shim in its process: values of [`LIFE_WORD`].
 pub mod shim_status {
     /// Nothing was asked of it yet.
     pub const NEW: u64 = 0;
@@ -83,7 +82,7 @@ pub mod shim_status {
     /// The process is a forked child, where that thread does not exist; the runtime had not been opened,
     /// so the child may use the GPU. This shim does nothing any more.
     pub const FORKED: u64 = 2;
-    /// The same, and the runtime was open: what is open is the parent's, and of no use to the child.
+    /// The same, and the runtime was open: open objects are the parent's, and of no use to the child.
     pub const FORKED_OPEN: u64 = 3;
 }
 
@@ -100,18 +99,18 @@ pub mod control {
     /// Written by `roctap` at each drain: CLOCK_BOOTTIME ns. Older than
     /// [`super::HEARTBEAT_TIMEOUT_NS`]: nobody reads.
     pub const HEARTBEAT_NS: usize = 8;
-    /// Written by `roctap`: 1 record; anything else: end. The shim then writes what is in flight, says
+    /// Written by `roctap`: 1 record; anything else: end. The shim then writes the operations in flight, says
     /// [`super::state::DORMANT`], and gives the memory up: it never looks at it again.
     pub const RECORD: usize = 9;
     /// Written by the shim: its state, one of [`super::state`].
     pub const STATE: usize = 16;
     /// Written by the shim: its process id as it sees it.
     pub const PID: usize = 17;
-    /// Written by the shim: by how much any GPU time that it told can be off, ns; 0 before the first, and
+    /// Written by the shim: the bound of the error of all GPU times that it told, ns; 0 before the first, and
     /// [`super::UNKNOWN_CLOCK_ERROR_NS`] when that is not known.
     pub const CLOCK_ERROR_NS: usize = 18;
-    /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
-    /// which may be gone by the time that somebody looks.
+    /// Written by the shim of a running process, once: the status that it wrote to [`super::Attach::status`], which may
+    /// be gone by the time that roctap looks.
     pub const ATTACH_STATUS: usize = 19;
     /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
     /// written to it. `roctap` looks at no others.
@@ -119,15 +118,14 @@ pub mod control {
     /// Written by the shim: the tables whose calls it records ([`crate::slots::tables`]), once it has said so
     /// through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;
-    /// Written by `roctap`: where the correlation ids of this process's calls begin.
+    /// Written by `roctap`: the first of the correlation ids of this process's calls.
     pub const FIRST_CALL_ID: usize = 25;
-    /// Written by `roctap`: the only process that may claim the memory, as it sees itself; 0: whichever
-    /// comes first.
+    /// Written by `roctap`: the only process that may claim the memory, as it sees itself; 0: the first that comes.
     pub const ONLY_PID: usize = 32;
     /// First of the shim's loss counters, indexed by [`crate::loss::ShimLoss`].
     pub const LOSSES: usize = 64;
-    /// Written by `roctap`: what the shim is to record of the calls of each of
-    /// [`crate::slots`], see [`crate::calls::Wanted`].
+    /// Written by `roctap`: the parts that the shim is to record of the calls of each of [`crate::slots`], see
+    /// [`crate::calls::Wanted`].
     pub const CALLS: usize = 128;
 }
 
@@ -142,8 +140,8 @@ pub mod ring_word {
     pub const DROPPED: usize = 9;
     /// Consumer: words read since the beginning.
     pub const TAIL: usize = 16;
-    /// Producer: first of the [`super::GROWTHS`] words that tell how the ring grew, see
-    /// [`crate::ring`]. `roctap` writes 0 where nobody owns the ring.
+    /// Producer: first of the [`super::GROWTHS`] words that tell the ring's growth, see [`crate::ring`]. `roctap`
+    /// writes 0 where nobody owns the ring.
     pub const GROWN: usize = 24;
     /// Producer: its open calls, see [`crate::calls`].
     pub const OPEN_CALLS: usize = 64;
@@ -201,7 +199,7 @@ pub const UNKNOWN_CLOCK_ERROR_NS: u64 = u64::MAX;
 /// Sizes of one shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// How many rings.
+    /// Number of rings.
     pub rings: usize,
     /// Data bytes of each ring.
     pub ring_bytes: usize,
@@ -254,8 +252,8 @@ pub mod kind {
     pub const QUEUE: u32 = 7;
     /// A [`Call`](crate::calls::Call): written by the calling thread.
     pub const CALL: u32 = 8;
-    /// A part of the name of the symbol that comes next in the same ring: how many bytes of it were before, how
-    /// many these are, and these, NUL-padded to 8 bytes. A name that was begun may begin anew, in another ring too.
+    /// A part of the name of the symbol that comes next in the same ring: the number of its bytes before, the number of
+    /// these, and these, NUL-padded to 8 bytes. A name that was begun may begin anew, in another ring too.
     pub const NAME: u32 = 9;
     /// A [`Link`](super::Link): written by the enqueueing thread.
     pub const LINK: u32 = 10;
@@ -272,7 +270,7 @@ wire! {
     pub struct Dispatch {
         /// Unique in the process: ring index << 40 | count. Ascends on each thread.
         pub sequence: u64,
-        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        /// The time when the doorbell was about to ring, ns of CLOCK_BOOTTIME.
         pub enqueue_ns: u64,
         /// Address of the kernel's descriptor in device memory: joins with [`Symbol`].
         pub kernel_object: u64,
@@ -294,7 +292,8 @@ wire! {
         pub private_bytes: u32,
         /// Bits of [`packet_flag`].
         pub flags: u32,
-        /// How many symbols had been told by then: the kernel's is one of these. They come by another ring.
+        /// The number of symbols that had been written by then: the kernel's is one of these. They come by another
+        /// ring.
         pub symbols: u32,
         /// Zero.
         pub reserved: u32,
@@ -326,7 +325,7 @@ wire! {
     pub struct Copy {
         /// As in [`Dispatch::sequence`].
         pub sequence: u64,
-        /// When it was requested, ns of CLOCK_BOOTTIME.
+        /// The time when it was requested, ns of CLOCK_BOOTTIME.
         pub enqueue_ns: u64,
         /// Destination address.
         pub dst: u64,
@@ -342,16 +341,16 @@ wire! {
 }
 
 wire! {
-    /// The calling thread has enqueued an operation in a HIP call that the shim records. Of operations that are
-    /// enqueued elsewhere the dispatch site tells.
+    /// The calling thread has enqueued an operation in a HIP call that the shim records. Other operations are reported
+    /// by the dispatch site.
     pub struct Link {
-        /// Of the operation.
+        /// The operation's number.
         pub sequence: u64,
-        /// Of the call.
+        /// The call's id.
         pub correlation_id: u64,
         /// Its domain and operation, as in [`crate::bpf::Header::operation`].
         pub operation: u32,
-        /// 1 if no other thread can have enqueued it, else 0.
+        /// 1 if no other thread can have enqueued the operation, else 0.
         pub owned: u32,
     }
 }
@@ -359,7 +358,7 @@ wire! {
 wire! {
     /// An operation completed.
     pub struct Complete {
-        /// Of the operation.
+        /// The operation's number.
         pub sequence: u64,
         /// Start on the GPU, ns of CLOCK_BOOTTIME, converted by the runtime.
         pub start_ns: u64,
@@ -373,7 +372,7 @@ wire! {
     pub struct Symbol {
         /// Address of the kernel's descriptor in device memory.
         pub kernel_object: u64,
-        /// From when on, ns of CLOCK_BOOTTIME: an address can be used again after an unload.
+        /// The time from which on it is there, ns of CLOCK_BOOTTIME: an address can be used again after an unload.
         pub since_ns: u64,
         /// Bytes of group segment (LDS).
         pub group_bytes: u32,
@@ -417,7 +416,7 @@ wire! {
         pub queue_id: u64,
         /// Agent handle.
         pub agent: u64,
-        /// When, ns of CLOCK_BOOTTIME.
+        /// The time, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
         /// Packets that fit.
         pub size: u32,
@@ -427,9 +426,9 @@ wire! {
 }
 
 wire! {
-    /// What [`ATTACH_FUNCTION`] is told. `version` and `status` keep their places in all versions.
+    /// The argument of [`ATTACH_FUNCTION`]. `version` and `status` keep their places in all versions.
     pub struct Attach {
-        /// [`VERSION`] of who asks.
+        /// [`VERSION`] of the caller.
         pub version: u64,
         /// One of [`attach_status`], written last; also [`control::ATTACH_STATUS`] of the memory, if
         /// that can be mapped. If not, the block stays for a second.
@@ -442,7 +441,7 @@ wire! {
         pub amd_ext_table: u64,
         /// The mapping that holds this structure, which the shim removes at its end: address.
         pub block: u64,
-        /// The mapping's size in bytes; 0: it is somebody else's.
+        /// The mapping's size in bytes; 0: the mapping is not the shim's to remove.
         pub block_bytes: u64,
         /// Address of a 32-bit word that the kernel makes 0 when the thread that came in with the
         /// block is gone: nothing of the block may be removed before.

@@ -1,11 +1,11 @@
 //! Waiting on machines that may stand still.
 
-/// What is counted between two looks at most by who looks a few times a second or more, ns.
+/// The most that counts of the time between two looks, for a thread that looks a few times a second or more, ns.
 pub const LONGEST_LOOK_NS: u64 = 200_000_000;
 
-/// How long somebody has waited, counting only time in which it could have been ended: from one look
-/// to the next `LONGEST_NS` at most. A virtual machine that is paused, or processes that are frozen,
-/// hold up whoever waits and whoever is waited for.
+/// The time that a thread has waited, counting only time in which the wait could have ended: from one look to the next
+/// `LONGEST_NS` at most. A virtual machine that is paused, or processes that are frozen, hold up both the waiting
+/// thread and the one that it waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited<const LONGEST_NS: u64 = LONGEST_LOOK_NS> {
     waited_ns: u64,
@@ -13,20 +13,20 @@ pub struct Waited<const LONGEST_NS: u64 = LONGEST_LOOK_NS> {
 }
 
 impl<const LONGEST_NS: u64> Waited<LONGEST_NS> {
-    /// From `now_ns` on.
+    /// A wait from `now_ns` on.
     #[must_use]
     pub const fn since(now_ns: u64) -> Self {
         Self { waited_ns: 0, looked_ns: now_ns }
     }
 
-    /// A look: how long it has been by now, ns.
+    /// A look: returns the time waited by now, ns.
     pub fn look(&mut self, now_ns: u64) -> u64 {
         self.waited_ns += now_ns.saturating_sub(self.looked_ns).min(LONGEST_NS);
         self.looked_ns = now_ns;
         self.waited_ns
     }
 
-    /// How long it had been at the last look, ns.
+    /// The time waited at the last look, ns.
     #[must_use]
     pub const fn at_last_look(&self) -> u64 {
         self.waited_ns

@@ -53,7 +53,7 @@ extern "C" fn api_enter(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// A function is entered, by a thread on its own stack if `is_own` says so. Whether its return is awaited.
+/// A function is entered, by a thread on its own stack if `is_own` says so. Returns whether its return is awaited.
 #[inline(always)]
 fn entered(
     ctx: *mut c_void,
@@ -84,8 +84,8 @@ fn entered(
     false
 }
 
-/// The cookie of the link that runs the program; none where nothing is recorded, because the link is not
-/// for this process or the recording has ended.
+/// The cookie of the link that runs the program; none where nothing is recorded, because the link is not for this
+/// process or the recording has ended.
 #[inline(always)]
 pub fn own_cookie(ctx: *mut c_void, pid_tgid: u64) -> Option<Cookie> {
     // SAFETY: `ctx` is the program's context.
@@ -104,8 +104,7 @@ fn arguments(regs: &pt_regs) -> [u64; 6] {
     [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9]
 }
 
-/// The stack arguments of a call whose `rsp` points at the return address, with the flags that say
-/// what they are.
+/// The stack arguments of a call whose `rsp` points at the return address, with the flags that say what they are.
 #[inline(always)]
 fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     // SAFETY: the helper checks the address. Reading three words even where one is asked for is
@@ -119,7 +118,7 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     }
 }
 
-/// What the shim of the process told; none where there is no shim.
+/// The words that the shim of the process told; none where there is no shim.
 #[inline(always)]
 fn told(pid_tgid: u64) -> Option<&'static Told> {
     // SAFETY: map values are live; each word is written once, before the calls that it is for.
@@ -153,14 +152,14 @@ fn by_shim(capture: Capture, told: Option<&Told>) -> bool {
     told.is_some_and(|told| u64::from(capture.by_shim) & told.tables != 0)
 }
 
-/// What the shim told, if that matters for calls of a function.
+/// The words that the shim told, if they matter for calls of a function.
 #[inline(always)]
 fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static Told> {
     if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
-/// The number of a call of roctx among those of its thread; 0 of other calls. Whoever puts ranges together learns
-/// by it in which order they were, and where one is missing.
+/// The number of a call of roctx among those of its thread; 0 of other calls. By this number the code that puts ranges
+/// together learns their order, and finds where one is missing.
 #[inline(always)]
 fn mark_number(thread: &mut ThreadState, capture: Capture) -> u64 {
     // Without a branch, behind which verifiers would look at everything once more.
@@ -169,7 +168,7 @@ fn mark_number(thread: &mut ThreadState, capture: Capture) -> u64 {
     thread.marks * is_mark
 }
 
-/// A function whose return is awaited: whether the call is kept until then.
+/// A function whose return is awaited. Returns whether the call is kept until then.
 #[inline(always)]
 fn enter(
     regs: &pt_regs,
@@ -312,7 +311,7 @@ fn returned(ctx: *mut c_void, regs: &pt_regs, end_ns: u64) {
     }
 }
 
-/// Does something with a call that returns and whose entry was not seen, unless the shim records it.
+/// Calls `then` with a call that returns and whose entry was not seen, unless the shim records it.
 #[inline(always)]
 fn without_entry(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, then: impl FnOnce(Capture)) {
     let Some(capture) = maps::capture(cookie.index) else { return };
@@ -329,7 +328,7 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
     // The return address has been popped.
     let sp = regs.rsp.wrapping_sub(8);
     let mut depth = (thread.depth as usize).wrapping_sub(1);
-    // One of roctx has none inside of it. Not in the loop, where verifiers would look at it for each depth.
+    // A call of roctx has none inside of it. Not in the loop, where verifiers would look at it for each depth.
     if let Some(open) = threads::open_call(thread, depth)
         && has_message(open.record.header.operation)
         && open.sp == sp
@@ -399,8 +398,8 @@ pub fn phase() -> u32 {
     maps::config().map_or(phase::ATTACHING, |config| config.phase)
 }
 
-/// A call that was entered before its probe was there, which may be inside of a call that was recorded
-/// whole: probes are placed whenever a process or a library comes.
+/// A call that was entered before its probe was there, and that may be inside of a call that was recorded whole: probes
+/// are placed whenever a process or a library comes.
 #[inline(always)]
 fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64, parent_id: u64) {
     if phase() == phase::DETACHING {
@@ -436,7 +435,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         tell(regs, pid_tgid);
         return 0;
     }
-    // Whatever the process says: ids below are of calls that probes saw, of any process.
+    // Independent of what the process says: ids below are of calls that probes saw, of any process.
     let told = regs.rdx >= FIRST_ID;
     let hsa = if told { (regs.rdx, (regs.rsi >> 32) as u32) } else { (0, 0) };
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
@@ -454,7 +453,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// Remembers what the shim tells.
+/// Remembers the words that the shim tells.
 #[inline(always)]
 fn tell(regs: &pt_regs, pid_tgid: u64) {
     let old = told(pid_tgid);

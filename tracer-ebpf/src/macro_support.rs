@@ -1,12 +1,12 @@
-//! What the macros of aya-log expand to. Instead of the crate `aya-log-ebpf`, whose map is defined in a way
-//! that libbpf 1 refuses: this one is defined by BTF, has the same name, and is found by the same reader.
+//! The items to which the macros of aya-log expand. This replaces the crate `aya-log-ebpf`, whose map is defined in a
+//! way that libbpf 1 refuses: this one is defined by BTF, has the same name, and is found by the same reader.
 
 use aya_ebpf::{btf_maps::RingBuf, macros::btf_map};
 pub use aya_log_common::{
     Argument, DefaultFormatter, DisplayHint, Field, Header, Level, LogValueLength,
 };
 
-/// Where log lines go. What does not fit is lost.
+/// The map for log lines. Lines that do not fit are lost.
 #[btf_map]
 pub static AYA_LOGS: RingBuf<(), { 128 << 10 }> = RingBuf::new();
 

@@ -1,4 +1,4 @@
-//! The maps, and how records and losses get into them.
+//! The maps, and the ways by which records and losses get into them.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -31,17 +31,17 @@ pub fn has_stack_of_thread(pid_tgid: u64) -> bool {
     process.is_some_and(|stack| unsafe { *stack } != 0)
 }
 
-/// What the shim of a process told.
+/// The words that the shim of a process told.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Told {
-    /// Where its code begins and ends.
+    /// The begin and the end of its code.
     pub code: [u64; 2],
     /// The tables whose calls it records: [`tracer_common::slots::tables`].
     pub tables: u64,
 }
 
-/// What the shims told, by process.
+/// The words that the shims told, by process.
 #[btf_map]
 pub static SHIMS: HashMap<u32, Told, 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
@@ -81,15 +81,15 @@ static LOSSES: PerCpuArray<u64, { BpfLoss::COUNT }> = PerCpuArray::new();
 #[btf_map]
 static CALLS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
-/// What is captured of each function: [`Capture`], by [`Cookie::index`].
+/// The parts of each function's calls that are captured: [`Capture`], by [`Cookie::index`].
 #[btf_map]
 static CAPTURES: Array<u64, MAX_CAPTURES> = Array::new();
 
-/// The same, by the place of the function's probe.
+/// The same captures, by the place of the function's probe.
 #[btf_map]
 static PLACES: HashMap<Place, u64, MAX_CAPTURES, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
-/// What user space sets before the programs are attached.
+/// The configuration, which user space sets before the programs are attached.
 #[btf_map]
 static CONFIG: Array<Config, 1> = Array::new();
 
@@ -99,7 +99,7 @@ pub fn config() -> Option<&'static Config> {
     CONFIG.get(0)
 }
 
-/// What is captured of the function whose probe runs the program; `index` is that of its cookie.
+/// The parts that are captured of the function whose probe runs the program; `index` is that of its cookie.
 #[inline(always)]
 pub fn capture(index: u32) -> Option<Capture> {
     let config = config()?;
@@ -165,7 +165,7 @@ fn cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
-/// Who wakes the reader.
+/// The source of the reader's wake-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// This record does.

@@ -45,9 +45,9 @@ struct Queue {
 const DOORBELLS: core::ops::RangeInclusive<i64> = -2..=-1;
 /// Size of a packet.
 const PACKET_BYTES: u64 = 64;
-/// Where the word of a packet is that holds its completion signal.
+/// The index of the word of a packet that holds its completion signal.
 const COMPLETION_SIGNAL: usize = 7;
-/// The one that holds a dispatch's kernel.
+/// The index of the word that holds a dispatch's kernel.
 const KERNEL_OBJECT: usize = 4;
 
 /// Reads from the traced process.
@@ -63,7 +63,7 @@ fn read<T>(address: u64) -> Option<T> {
 extern "C" fn doorbell(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
-    // When the recording ends: a packet whose call is left out has nobody to belong to.
+    // When the recording ends: a packet whose call is left out belongs to no call.
     let pid_tgid = bpf_get_current_pid_tgid();
     if api::own_cookie(ctx, pid_tgid).is_none() || api::phase() == phase::DETACHING {
         return 0;
@@ -129,8 +129,7 @@ fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
         earlier_ticks: used.map_or([0; 2], |signal| signal.ticks),
         packet,
     };
-    // At a kernel's first launch the reader is woken: it reads the name in the process, which may not live
-    // for long.
+    // At a kernel's first launch the reader is woken: it reads the name in the process, which may not live for long.
     let kernel = KernelKey { object: packet[KERNEL_OBJECT], pid };
     let wake = if maps::KERNELS.get_ptr(&kernel).is_some() {
         Wake::AboveMark
@@ -141,17 +140,17 @@ fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
     maps::emit(&record, BpfLoss::PACKET_RING_FULL, wake);
 }
 
-/// The packets before one, as far as no doorbell has announced them.
+/// The packets before one that no doorbell has announced.
 struct Before {
-    /// How many are sent.
+    /// The number of packets that are sent.
     sent: u64,
-    /// How many are not.
+    /// The number of packets that are not sent.
     unannounced: u64,
     /// [`flag::FIRST`] or none.
     flags: u16,
 }
 
-/// What no doorbell has announced before packet `last`; remembers that it is now.
+/// The packets before packet `last` that no doorbell has announced; remembers that they and `last` are announced now.
 #[inline(always)]
 fn announced(key: QueueKey, last: u64) -> Before {
     let known = maps::QUEUES.get_ptr_mut(&key).or_else(|| {
@@ -161,7 +160,7 @@ fn announced(key: QueueKey, last: u64) -> Before {
     });
     // Another CPU may change the value as well: a packet is then sent twice.
     let Some(next) = known else {
-        // Of a new queue all; of others what is before was there before we looked.
+        // Of a new queue all packets are sent; of others the earlier packets were there before we looked.
         let sent = if last < MAX_PACKETS { last } else { 0 };
         return Before { sent, unannounced: last - sent, flags: flag::FIRST };
     };

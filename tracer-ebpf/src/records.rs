@@ -1,4 +1,4 @@
-//! How each kind of record is made and put into a ring.
+//! Makes each kind of record and puts it into a ring.
 
 use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_user_str};
 use tracer_common::activity::{Domain, roctx};
@@ -72,7 +72,7 @@ pub fn emit_mark(call: &ApiRecord) {
     });
 }
 
-/// Whose memory a child has.
+/// The owner of a child's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// Its own.

@@ -1,9 +1,9 @@
 //! Whether a call is made on its thread's own stack.
 //!
-//! The kernel keeps the calls that are to return to it in one list for each thread, and takes those whose stack
-//! pointer is below that of a new one for left by `longjmp`. Where fibres have stacks of their own they are not:
-//! one of them would return to where the kernel knows of no call, and its process be killed. So a call gets a
-//! return probe on the thread's own stack alone.
+//! The kernel keeps the calls that are to return to it in one list for each thread, and takes a call whose stack
+//! pointer is below that of a new one as left by `longjmp`. Where fibres have stacks of their own such a call is not
+//! left: it would return to where the kernel knows of no call, and its process would be killed. So a call gets a return
+//! probe on the thread's own stack alone.
 
 use aya_ebpf::helpers::{bpf_probe_read_user, generated::bpf_get_current_task};
 use tracer_common::bpf::{Elsewhere, MAX_ELSEWHERE, StackOffsets, ThreadState};
@@ -15,9 +15,9 @@ use crate::{
 
 /// The stack of a process's first thread lies alone, far above what is mapped.
 const FIRST_STACK_BYTES: u64 = 64 << 20;
-/// What glibc gives to a thread where the limit is none.
+/// The size that glibc gives to a thread's stack where the limit is none.
 const UNLIMITED_STACK_BYTES: u64 = 2 << 20;
-/// How far a call is from what it calls, at most.
+/// The longest distance of a call from the calls that it makes.
 const REACH_BYTES: u64 = 1 << 20;
 
 /// Whether the calling thread's stack pointer `sp` is in the stack that it was created with.
@@ -27,7 +27,7 @@ pub fn is_own(thread: &mut ThreadState, pid_tgid: u64, sp: u64) -> bool {
     (begin <= sp && sp < end) || find(thread, pid_tgid, sp).unwrap_or(false)
 }
 
-/// The same, of a stack that was not seen before.
+/// As [`is_own`], for a stack that was not seen before.
 #[inline(always)]
 fn find(thread: &mut ThreadState, pid_tgid: u64, sp: u64) -> Option<bool> {
     let config = maps::config()?;
@@ -43,8 +43,8 @@ fn find(thread: &mut ThreadState, pid_tgid: u64, sp: u64) -> Option<bool> {
     if is_first_thread && !maps::has_stack_of_thread(pid_tgid) {
         return Some(false);
     }
-    // A thread's own stack ends below its thread block, and is as long as the limit says, if whoever created the
-    // thread wanted nothing else.
+    // A thread's own stack ends below its thread block, and is as long as the limit says, unless the thread that
+    // created it asked for another size.
     let (block, most) = (word(task + fsbase)?, word(word(task + config.signal_offset)? + limit)?);
     let most = if most == u64::MAX { UNLIMITED_STACK_BYTES } else { most };
     let is_own = block.wrapping_sub(sp) <= most;

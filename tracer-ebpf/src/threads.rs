@@ -36,7 +36,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
     if near.tid == tid {
         return Some(near);
     }
-    // Whoever has open calls here stays, though its place in the array may have become free.
+    // A thread that has open calls here stays, though its place in the array may have become free.
     if let Some(far) = far(tid) {
         return Some(far);
     }
@@ -134,7 +134,7 @@ pub fn open_call(thread: &mut ThreadState, index: usize) -> Option<&mut OpenCall
 
 const _: () = assert!(MAX_DEPTH == 16, "the mask in `open_call`");
 
-/// Counts the steps of a loop over open calls, which are no more than are kept.
+/// Counts the steps of a loop over open calls, of which there are no more than are kept.
 ///
 /// The loops end by themselves, but verifiers before that of Linux 6.18 do not see it: the compiler
 /// compares the index in a copied register, of which they learn nothing. This counter is opaque to the

@@ -1,8 +1,7 @@
-//! What a trace is made of, independent of how it is stored.
+//! The parts of a trace, independent of the way in which it is stored.
 //!
-//! The unit is the 64-byte roctracer [`ActivityRecord`]; what does not fit in it stands beside it.
-//! Ids of strings, processes and so on are resolved through the tables of the trace. All times are
-//! nanoseconds of CLOCK_BOOTTIME.
+//! The unit is the 64-byte roctracer [`ActivityRecord`]; data that does not fit in it stands beside it. Ids of strings,
+//! processes and so on are resolved through the tables of the trace. All times are nanoseconds of CLOCK_BOOTTIME.
 
 use serde::{Deserialize, Serialize};
 use tracer_common::activity::ActivityRecord;
@@ -71,7 +70,7 @@ pub struct Dispatch {
     pub kernel_id: u32,
     /// The operation's number in the trace, ascending in the order of enqueueing on each thread.
     pub dispatch_id: u64,
-    /// When it was enqueued.
+    /// The time when it was enqueued.
     pub enqueue_ns: u64,
     /// Grid size in work-items.
     pub grid: [u32; 3],
@@ -103,7 +102,7 @@ pub struct Copy {
     pub flags: u32,
     /// As [`Dispatch::dispatch_id`].
     pub dispatch_id: u64,
-    /// When it was requested.
+    /// The time when it was requested.
     pub enqueue_ns: u64,
     /// HIP stream handle of the requesting call, 0 for the default stream or unknown.
     pub stream: u64,
@@ -142,19 +141,19 @@ pub mod op_flag {
 pub struct Process {
     /// Its command line, joined by spaces.
     pub command: String,
-    /// From when on it was traced completely.
+    /// The time from which on it was traced completely.
     pub attached_ns: u64,
-    /// Until when; 0 while it goes on.
+    /// The end of that time; 0 while it goes on.
     pub detached_ns: u64,
-    /// Where its GPU times come from, and why not from something better.
+    /// The source of its GPU times, and the reason for which there is no better one.
     pub gpu_tier: String,
-    /// By how much any GPU time can be off, ns; 0 when there are none, 2⁶⁴ - 1 when it is not known
+    /// The bound of the error of its GPU times, ns; 0 when there are none, 2⁶⁴ - 1 when it is not known
     /// ([`UNKNOWN_CLOCK_ERROR_NS`](tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS)).
     pub clock_error_ns: u64,
-    /// How long one thread of it was stopped when the shim was put into it, ns; 0 when none was.
+    /// The time that one thread of it was stopped when the shim was put into it, ns; 0 when none was.
     #[serde(default)]
     pub stopped_ns: u64,
-    /// How far CLOCK_BOOTTIME is ahead in its time namespace, ns. The times of the trace are the machine's.
+    /// By how much CLOCK_BOOTTIME is ahead in its time namespace, ns. The times of the trace are the machine's.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub clock_ahead_ns: i64,
     /// Libraries that were probed: path, build id or version, functions probed.

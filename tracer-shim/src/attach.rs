@@ -1,9 +1,9 @@
 //! Beginning to record in a process that runs already, as often as somebody asks.
 //!
-//! roctap gets a thread into the process that calls `roctap_attach` with an [`Attach`], or, when the
-//! shim is there already, `roctap_attach_again`: the worker then starts the thread, so that nobody but
-//! us is met by the process's allocator. What an earlier recording left is put away first: its memory is
-//! given up when nobody reads it any more, and what was in flight for it ends unrecorded.
+//! roctap gets a thread into the process that calls `roctap_attach` with an [`Attach`], or, when the shim is there
+//! already, `roctap_attach_again`: the worker then starts the thread, so that only threads of ours meet the process's
+//! allocator. The remains of an earlier recording are put away first: its memory is given up when nobody reads it any
+//! more, and its operations in flight end unrecorded.
 
 #![expect(unsafe_code, reason = "the caller's addresses")]
 
@@ -20,15 +20,15 @@ use crate::memory::{self, Memory};
 use crate::recorder::RECORDER;
 use crate::{calls, exports};
 
-/// How long the block of memory that we came with stays when the status cannot be told otherwise.
+/// The time that the block of memory that we came with stays when the status cannot be told otherwise.
 const STATUS_STAYS_NS: u64 = 1_000_000_000;
 
 /// One attach at a time.
 static ATTACHING: Lock<()> = Lock::new(());
-/// What waits for the worker to start a thread for it.
+/// The request for which the worker is to start a thread.
 static REQUEST: AtomicPtr<Attach> = AtomicPtr::new(ptr::null_mut());
 
-/// What an attach did.
+/// The outcome of an attach.
 #[derive(Clone, Copy)]
 struct Outcome {
     status: u64,
@@ -58,14 +58,14 @@ pub unsafe fn again(request: *mut Attach) {
         Err(_) => attach_status::BUSY,
     };
     if free.is_ok() {
-        // Pairs with the exchange of whoever asks next.
+        // Pairs with the exchange of the next thread that asks.
         REQUEST.store(none, Ordering::Release);
     }
     // SAFETY: the caller's promise.
     unsafe { answer(request, refused) };
 }
 
-/// Starts a thread for what waits. Called by the worker.
+/// Starts a thread for the request that waits. Called by the worker.
 pub fn start_waiting() {
     extern "C" fn run(name: *mut c_void) -> *mut c_void {
         sys::name_thread(name);
@@ -86,7 +86,7 @@ pub fn start_waiting() {
     }
 }
 
-/// Does what `request` asks for, answers, and puts the block away that it came in.
+/// Fulfils `request`, answers it, and puts the block away that it came in.
 ///
 /// # Safety
 ///
@@ -109,7 +109,7 @@ pub unsafe fn attach(request: *mut Attach) {
 
 fn begin(asked: &Attach) -> Outcome {
     if asked.version != VERSION {
-        // Not even the descriptor is where we think.
+        // In another version the descriptor may be at another place.
         return Outcome { status: attach_status::VERSION, told: false };
     }
     let refused = Outcome { status: attach_status::MEMORY, told: false };
@@ -127,7 +127,7 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     }
     // Before any function of the runtimes is called.
     exports::tell_own_code();
-    // The worker is what later recordings begin by, whatever becomes of this one.
+    // Later recordings begin by the worker, whatever becomes of this one.
     if let Err(error) = tracer_hooks::prepare_process(&RECORDER) {
         return Outcome::tell(&memory, status_of(error));
     }
@@ -138,20 +138,20 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     begin_with_tables(asked, memory)
 }
 
-/// Puts away what an earlier recording left, whose reader is gone. Without its memory nobody begins it
-/// anew. False if that is not possible.
+/// Puts away the remains of an earlier recording, whose reader is gone. Without its memory nobody begins it anew. False
+/// if that is not possible.
 fn put_away_the_last() -> bool {
     RECORDER.disconnect() && deactivate()
 }
 
-/// Uses `memory` from now on; what to answer if somebody else's `OnLoad` came in between, with a memory
-/// of the environment.
+/// Uses `memory` from now on. Fails with the answer if another `OnLoad` came in between, with a memory of the
+/// environment.
 fn connect(memory: Memory) -> Result<(), Outcome> {
     let busy = Outcome { status: attach_status::BUSY, told: false };
     if RECORDER.connect(memory) { Ok(()) } else { Err(busy) }
 }
 
-/// Tells the memory that is recorded into. Without one, whoever asked has ended the recording meanwhile.
+/// Tells the memory that is recorded into. Without one, roctap has ended the recording meanwhile.
 fn tell_current(status: u64) -> Outcome {
     match RECORDER.memory() {
         Some(memory) => Outcome::tell(&memory, status),

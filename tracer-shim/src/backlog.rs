@@ -19,7 +19,7 @@ const WAIT_NS: u64 = 1_000_000_000;
 /// Frames in order.
 pub struct Backlog {
     frames: Lock<Frames>,
-    /// How many symbols have been put here since it was cleared. Changed under the lock.
+    /// The number of symbols that have been put here since it was cleared. Changed under the lock.
     symbols: AtomicU32,
 }
 
@@ -29,7 +29,7 @@ type Group = Vec<(u32, Vec<u64>)>;
 struct Frames {
     waiting: VecDeque<Group>,
     words: usize,
-    /// How many frames of the first group have been written, and into which ring.
+    /// The number of frames of the first group that have been written, and the ring that they are in.
     written: usize,
     ring: usize,
 }
@@ -41,10 +41,10 @@ impl Backlog {
         Self { frames, symbols: AtomicU32::new(0) }
     }
 
-    /// How many symbols have been told since recording began.
+    /// The number of symbols that have been told since recording began.
     #[inline]
     pub fn symbols(&self) -> u32 {
-        // Who launches a kernel has been told of it since: no order is needed.
+        // A thread that launches a kernel has been told of it since: no order is needed.
         self.symbols.load(Ordering::Relaxed)
     }
 

@@ -1,12 +1,12 @@
 //! The memory that is recorded into now: another one after each attach, none in between.
 //!
-//! Threads of the target are inside at any moment, so whoever uses the memory pins it: counts itself,
-//! then reads the pointer. Whoever takes it away writes the pointer, then waits until every count has
-//! been 0 once. Both orders are sequentially consistent: a thread that still found the memory had
-//! counted itself before the pointer changed, so its count is seen; and it leaves with Release, which pairs
-//! with the load of the count. Under the lock, loads of the pointer only pair with its store in `put`. For a thread that does not come
-//! back (it is stopped by a debugger, or left by `siglongjmp`) the memory stays mapped, and its pages are
-//! the reader's to give back; nobody finds it any more.
+//! Threads of the target are inside at any moment, so a thread that uses the memory pins it: it counts itself, then
+//! reads the pointer. The thread that takes the memory away writes the pointer, then waits until every count has been 0
+//! once. Both orders are sequentially consistent: a thread that still found the memory had counted itself before the
+//! pointer changed, so its count is seen; and it leaves with Release, which pairs with the load of the count. Under the
+//! lock, loads of the pointer only pair with its store in `put`. For a thread that does not come back (it is stopped by
+//! a debugger, or left by `siglongjmp`) the memory stays mapped, and its pages are the reader's to give back; nobody
+//! finds it any more.
 
 #![expect(unsafe_code, reason = "a pointer that is replaced")]
 
@@ -23,7 +23,7 @@ use crate::memory::Memory;
 
 /// Counts, so that threads rarely write the same cache line.
 const SHARDS: usize = 64;
-/// How long a change waits for threads that are inside.
+/// The time that a change waits for threads that are inside.
 const WAIT_NS: u64 = 1_000_000_000;
 /// The longest time between two looks that counts.
 const LOOK_NS: u64 = 20_000_000;
@@ -34,7 +34,7 @@ thread_local! {
     static SHARD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Which of the counts is the calling thread's.
+/// The count of the calling thread, by its index.
 #[inline]
 fn shard() -> usize {
     match SHARD.get() {
@@ -93,7 +93,7 @@ impl Current {
         }
     }
 
-    /// Uses `memory` from now on, unless there is one, or no memory to note it in; whether it does.
+    /// Uses `memory` from now on, unless there is one, or no memory to note it in. Returns whether it does.
     pub fn put(&self, memory: Memory) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         if !self.memory.load(Ordering::Acquire).is_null() {
@@ -167,8 +167,8 @@ mod tests {
     use core::sync::atomic::AtomicBool;
     use tracer_common::shim::control;
 
-    /// Threads write into whatever memory is there while it is replaced: a write into one that is
-    /// unmapped would end the test.
+    /// Threads write into the memory of the moment while it is replaced: a write into one that is unmapped would end
+    /// the test.
     #[test]
     fn memories_come_and_go_under_threads_that_write() {
         let current = Current::new();
@@ -213,7 +213,7 @@ mod tests {
         assert!(current.take(|_| true));
     }
 
-    /// What was the parent's is not written to.
+    /// The parent's memory is not written to.
     #[test]
     fn a_forked_child_has_no_memory() {
         let current = Current::new();

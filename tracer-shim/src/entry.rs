@@ -81,8 +81,8 @@ pub unsafe extern "C" fn roctap_attach_again(request: *mut Attach) {
     unsafe { attach::again(request) };
 }
 
-/// Whoever calls first says what the worker is called for. A panic is a bug of ours and is contained; its
-/// message must not appear on the target's stderr.
+/// The first call sets the function that the worker calls. A panic is a bug of ours and is contained; its message must
+/// not appear on the target's stderr.
 fn prepare() {
     static CALLED: fn() = attach::start_waiting;
     RECORDER.when_called(&CALLED);

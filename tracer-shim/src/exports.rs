@@ -1,4 +1,4 @@
-//! What roctap reads and probes in this library: two words, and the dispatch site.
+//! The exports that roctap reads and probes in this library: three words, and the dispatch site.
 
 #![expect(unsafe_code, reason = "exports")]
 
@@ -10,21 +10,21 @@ use tracer_hooks::sink::Enqueuer;
 
 use crate::open_calls::Launcher;
 
-/// The protocol that this library speaks: what roctap finds in the file of one that is there already.
+/// The protocol that this library speaks: roctap reads it in the file of a shim that is there already.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 
-/// One of [`shim_status`]: what later attaches may do.
+/// One of [`shim_status`]: the steps that later attaches may take.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(shim_status::NEW);
 
-/// The process in which it works, as that sees itself. A child of a raw `clone` has its parent's here.
+/// The process in which it works, as the process sees itself. A child of a raw `clone` has its parent's here.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROCESS: AtomicU64 = AtomicU64::new(0);
 
-/// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
-/// half of `own` is 0 when that may have been another thread; `call` is the innermost open call
-/// that we record, and the high half of `own` its operation. Where that is one of HIP, a frame says it instead.
+/// The probe site: fires for every sequence number on the thread that enqueued the operation. The low half of `own` is
+/// 0 when that may have been another thread; `call` is the innermost open call that we record, and the high half of
+/// `own` its operation. Where that is a call of HIP, a frame says it instead.
 ///
 /// It does nothing, at whichever of two instructions the kernel probes it cheaply.
 #[unsafe(no_mangle)]
@@ -39,7 +39,7 @@ unsafe extern "C" {
     static _etext: u8;
 }
 
-/// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
+/// Tells the tracer where this library's code is: calls of the runtime from this code are not the program's.
 pub fn tell_own_code() {
     let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
     tell(SITE_OWN_CODE, start, end);

@@ -1,4 +1,4 @@
-//! The shared memory: finding it, checking it, reaching its words.
+//! The shared memory: it is found and checked, and its words are reached.
 
 #![expect(unsafe_code, reason = "maps memory")]
 
@@ -18,14 +18,14 @@ pub struct Memory {
     at: *const AtomicU64,
     count: usize,
     layout: Layout,
-    /// Tells it from those before it.
+    /// A number by which it differs from those before it.
     generation: u32,
-    /// How many rings may be touched. The others cost nothing, also where the process has all that it has locked into
-    /// memory (`mlockall(MCL_CURRENT)`).
+    /// The number of rings that may be touched. The others cost nothing, also where the process has locked all that it
+    /// has into memory (`mlockall(MCL_CURRENT)`).
     open_rings: AtomicUsize,
 }
 
-/// Rings are opened by so many: a call of the kernel for each thread would be many.
+/// The number of rings that are opened at once: a call of the kernel for each thread would be many.
 const OPENED: usize = 8;
 
 // SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
@@ -35,7 +35,7 @@ unsafe impl Sync for Memory {}
 
 static GENERATIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Why the shim has no memory and stays inert.
+/// The reason for which the shim has no memory and stays inert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// Nobody named one.
@@ -44,8 +44,8 @@ pub enum ConnectError {
     NotMapped,
     /// It is not a roctap shared memory, or of another version, or of impossible sizes.
     NotOurs,
-    /// Another process has it, or it is for another one: a child inherits the environment, and the memory
-    /// is for one.
+    /// Another process has it, or it is for another one: a child inherits the environment, and the memory is for one
+    /// process.
     Taken,
 }
 
@@ -59,7 +59,7 @@ const MAX_PATH: usize = 256;
 ///
 /// # Errors
 ///
-/// That of the last memory of the list; nothing was changed then.
+/// The error of the last memory of the list; nothing was changed then.
 pub fn connect() -> Result<Memory, ConnectError> {
     // SAFETY: the name is NUL-terminated; the result is used before the environment can change.
     let list = unsafe {
@@ -69,7 +69,7 @@ pub fn connect() -> Result<Memory, ConnectError> {
         }
         CStr::from_ptr(list)
     };
-    // The memories are in roctap's part of `/proc`, where it looks for whoever has claimed one.
+    // The memories are in roctap's part of `/proc`, where roctap looks for the process that has claimed one.
     let Some(pid) = sys::pid_in_proc() else { return Err(ConnectError::NotMapped) };
     let mut result = Err(ConnectError::NotNamed);
     for path in list.to_bytes().split(|&byte| byte == b':') {
@@ -100,7 +100,8 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
     if file < 0 {
         return Err(ConnectError::NotMapped);
     }
-    // What was made for a command is too much for one that has limited itself since: it gets a smaller one later.
+    // A memory that was made for a command is too much for a process that has limited itself since: it gets a smaller
+    // one later.
     if !sys::sealed_bytes(file).is_some_and(sys::leaves_room) {
         // SAFETY: the descriptor is ours.
         unsafe { libc::close(file) };
@@ -165,7 +166,7 @@ impl Memory {
         unsafe { core::slice::from_raw_parts(self.at, self.count) }
     }
 
-    /// Tells this memory from every other that the process had.
+    /// A number by which this memory differs from every other that the process had.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
@@ -182,14 +183,14 @@ impl Memory {
         if ![0, u64::from(pid)].contains(&self.control(control::ONLY_PID)) {
             return Err(ConnectError::Taken);
         }
-        // What a program left that had our id before us is not ours either.
-        // AcqRel: of all who claim it one comes first; roctap's Acquire load sees whose it is.
+        // A memory of a program that had our id before us is not ours either. AcqRel: of all processes that claim it
+        // one comes first; roctap's Acquire load sees its id.
         word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
             .map_err(|_| ConnectError::Taken)
     }
 
-    /// How many rings.
+    /// Number of rings.
     pub fn rings(&self) -> usize {
         self.layout.rings
     }
@@ -200,7 +201,7 @@ impl Memory {
         self.words().get(index).map_or(0, |w| w.load(Ordering::Relaxed))
     }
 
-    /// Writes a control word. Release: where roctap loads it with Acquire, what was written before is there.
+    /// Writes a control word. Release: where roctap loads it with Acquire, it finds everything that was written before.
     pub fn set_control(&self, index: usize, value: u64) {
         if let Some(word) = self.words().get(index) {
             word.store(value, Ordering::Release);
@@ -210,7 +211,7 @@ impl Memory {
     /// Tells that rings up to this one have been claimed.
     pub fn claimed(&self, ring: usize) {
         if let Some(word) = self.words().get(control::CLAIMED_RINGS) {
-            // Release: whoever sees it sees the owner.
+            // Release: a reader that sees it sees the owner.
             word.fetch_max(ring as u64 + 1, Ordering::Release);
         }
     }
@@ -222,7 +223,7 @@ impl Memory {
         }
     }
 
-    /// What was counted as lost is there after all.
+    /// Takes back one loss that was counted: the record is there after all.
     pub fn found(&self, cause: ShimLoss) {
         if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {
             let one_less = |count: u64| count.checked_sub(1);
@@ -237,7 +238,7 @@ impl Memory {
             .filter(|_| ring < self.layout.rings)
     }
 
-    /// The word that says whose `ring` is, which may be used from now on; none where the kernel refuses that.
+    /// The word that holds the owner of `ring`, which may be used from now on; none where the kernel refuses that.
     pub fn owner(&self, ring: usize) -> Option<&AtomicU64> {
         let words = self.ring_words(ring)?;
         // Acquire pairs with the Release in `open`.
@@ -287,7 +288,7 @@ impl Memory {
         for (to, &from) in rest.iter().zip(words.get(1..count).unwrap_or_default()) {
             to.store(from, Ordering::Relaxed);
         }
-        // Last: whoever sees the id (with Acquire) sees the rest.
+        // Last: a reader that sees the id (with Acquire) sees the rest.
         id.store(call.correlation_id, Ordering::Release);
     }
 
@@ -295,7 +296,7 @@ impl Memory {
     #[inline]
     pub fn close_call(&self, ring: usize, index: usize) {
         if let Some([id, ..]) = self.open_place(ring, index) {
-            // Release: its frame, if there is one, is in the ring for whoever finds it gone.
+            // Release: its frame, if there is one, is in the ring for a reader that finds the call gone.
             id.store(0, Ordering::Release);
         }
     }
@@ -303,7 +304,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever drops it is its last user.
+        // SAFETY: the mapping is ours, and the thread that drops it is its last user.
         unsafe { libc::munmap(self.at.cast_mut().cast(), self.count * 8) };
     }
 }

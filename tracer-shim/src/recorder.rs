@@ -1,4 +1,4 @@
-//! The policy: what is recorded where, and when not at all.
+//! The policy: the events that are recorded, and their places.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -24,15 +24,15 @@ use crate::{exports, open_calls, rings};
 pub struct Recorder {
     current: Current,
     backlog: Backlog,
-    /// What waits is worth waiting for: somebody reads.
+    /// A reader lives, so records that wait for room are worth waiting for.
     read: AtomicBool,
     heartbeat: Heartbeat,
-    /// What the worker does when it is called, if anything: see [`Recorder::when_called`]. Nobody waits
-    /// for whoever says so.
+    /// The function that the worker calls when it is called, if any: see [`Recorder::when_called`]. Nobody waits for
+    /// the thread that sets it.
     called: AtomicPtr<fn()>,
 }
 
-/// The last heartbeat that was seen, and how long it has been the last. Whoever stood still looks less
+/// The last heartbeat that was seen, and the time for which it has been the last. A process that stood still looks less
 /// often: see [`tracer_common::waited`].
 struct Heartbeat {
     value_ns: AtomicU64,
@@ -49,7 +49,7 @@ impl Heartbeat {
         }
     }
 
-    /// Notes a heartbeat; how long it has not changed. The first is as old as it says.
+    /// Notes a heartbeat. Returns the time for which it has not changed. The first is as old as it says.
     fn unchanged_ns(&self, value_ns: u64, now_ns: u64) -> u64 {
         let looked_ns = self.looked_ns.swap(now_ns, Ordering::Relaxed);
         let passed_ns = now_ns.saturating_sub(looked_ns).min(LONGEST_LOOK_NS);
@@ -62,7 +62,7 @@ impl Heartbeat {
         unchanged_ns
     }
 
-    /// What a memory's owner wants, and how long its heartbeat has not changed.
+    /// The wish of a memory's owner, and the time for which its heartbeat has not changed.
     fn wish(&self, memory: &Memory, now_ns: u64) -> (Wish, u64) {
         let heartbeat = memory.control(control::HEARTBEAT_NS);
         let unchanged_ns = self.unchanged_ns(heartbeat, now_ns);
@@ -105,20 +105,20 @@ impl Recorder {
         }
     }
 
-    /// Has the worker do something whenever it is called; the first who says what decides.
+    /// Has the worker call `called` whenever it is called itself; the first function that is set stays.
     pub fn when_called(&self, called: &'static fn()) {
         let (nobody, called) = (core::ptr::null_mut(), core::ptr::from_ref(called).cast_mut());
-        // Relaxed: what it points at was there before the process.
+        // Relaxed: the function was there before the process ran.
         let _ = self.called.compare_exchange(nobody, called, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Uses `memory` from now on, unless there is one already; whether it does.
+    /// Uses `memory` from now on, unless there is one already. Returns whether it does.
     pub fn connect(&self, memory: Memory) -> bool {
         rings::new_memory();
         self.current.put(memory)
     }
 
-    /// Gives the memory up; false when somebody else is about to do so.
+    /// Gives the memory up; false when another thread is about to do so.
     pub fn disconnect(&self) -> bool {
         self.disconnect_if(|_| true)
     }
@@ -137,8 +137,7 @@ impl Recorder {
         self.current.get()
     }
 
-    /// Whether somebody records and lives: a heartbeat that goes on. May take
-    /// [`HEARTBEAT_SUSPECT_NS`].
+    /// Whether a reader records and lives: a heartbeat that goes on. May take [`HEARTBEAT_SUSPECT_NS`].
     pub fn is_read(&self) -> bool {
         let beat = || {
             let memory = self.memory()?;
@@ -188,7 +187,7 @@ impl Recorder {
         taken
     }
 
-    /// Keeps frames until the ring has room, or counts one thing that is lost: there is no memory.
+    /// Keeps frames until the ring has room, or counts one loss: there is no memory.
     fn wait_for_room(&self, frames: Option<Vec<(u32, Vec<u64>)>>) {
         if !frames.is_some_and(|frames| self.backlog.push(frames)) {
             self.lost(ShimLoss::NO_MEMORY, 1);
@@ -209,7 +208,7 @@ fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
     Some((kind, words))
 }
 
-/// Tells which call of HIP, which we record, has enqueued an operation. False if there is no room.
+/// Reports the call of HIP, which we record, that has enqueued an operation. False if there is no room.
 fn link(memory: &Memory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
     let Launcher { correlation_id, operation } = launcher;
     let owned = u32::from(by == Enqueuer::Caller);
@@ -250,8 +249,8 @@ impl Sink for Recorder {
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
             let goes = (remains == Remains::Nothing || unread) && wish == Wish::Nothing;
             if goes && memory.control(control::STATE) == state::NONE {
-                // Nobody wanted anything since it was connected: whoever installs finds it gone and
-                // can say nothing into it.
+                // Nobody wanted anything since it was connected: a thread that installs finds it gone and can say
+                // nothing into it.
                 memory.set_control(control::STATE, state::DORMANT);
             }
             goes
@@ -260,7 +259,7 @@ impl Sink for Recorder {
 
     fn called(&self) {
         exports::ROCTAP_SHIM_PROCESS.store(sys::getpid().into(), Ordering::Relaxed);
-        // roctap reads it from outside, which pairs with nothing; what it says was done before.
+        // roctap reads it from outside, which pairs with nothing; the steps that it stands for were done before.
         exports::ROCTAP_SHIM_LIFE.store(shim_status::WORKING, Ordering::Release);
         // SAFETY: null, or what was a reference for ever in `when_called`.
         #[expect(unsafe_code, reason = "a pointer that can be exchanged")]
@@ -272,7 +271,7 @@ impl Sink for Recorder {
 
     fn forked(&self, runtime: AtFork) {
         self.current.leave();
-        // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
+        // Thunks jump again: functions that they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
         let status = match runtime {
             AtFork::Open => shim_status::FORKED_OPEN,
@@ -402,9 +401,9 @@ impl Sink for Recorder {
 
 /// Begins to record calls, if any are wanted, of all tables that have been patched.
 ///
-/// Probes at functions of HSA are told before: a call of another thread in between is lost rather than recorded
-/// twice. There is none inside of `hsa_init`. Those at functions of HIP are not told: until they are gone, they leave
-/// out what our code calls, which is what we record.
+/// Probes at functions of HSA are told before: a call of another thread in between is lost rather than recorded twice.
+/// There is none inside of `hsa_init`. Probes at functions of HIP are not told: until they are gone, they leave out the
+/// functions that our code calls, which are those that we record.
 pub fn begin_calls(memory: &Memory) {
     let taken = tracer_hooks::calls::in_place();
     if taken == 0 {
@@ -421,8 +420,8 @@ pub fn begin_calls(memory: &Memory) {
 
 /// Uses the environment's memory; see [`crate::memory::connect`].
 pub fn connect() -> bool {
-    // There is one after `hsa_shut_down` and another `hsa_init`, and when the library was put in
-    // before the runtime looked for tools. A forked child installs nothing.
+    // There is a memory after `hsa_shut_down` and another `hsa_init`, and when the library was put in before the
+    // runtime looked for tools. A forked child installs nothing.
     RECORDER.memory().is_some()
         || crate::memory::connect().is_ok_and(|memory| RECORDER.connect(memory))
 }
@@ -525,7 +524,7 @@ mod tests {
         assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
 
-    /// What was recorded into the memory before must not end in this one.
+    /// An operation that was recorded into the memory before must not end in this one.
     #[test]
     fn completions_of_another_memory_are_left_out() {
         let recorder = Recorder::new();

@@ -13,9 +13,9 @@ pub enum File {
     AsyncCopy,
     /// Marks and ranges: [`crate::lines::Mark`].
     Roctx,
-    /// What the HSA runtime calls its agents: [`crate::lines::Agent`].
+    /// The handles of the HSA runtime's agents: [`crate::lines::Agent`].
     HsaHandles,
-    /// When the tool began, alone in its line.
+    /// The time when the tool began, alone in its line.
     BeginTime,
 }
 

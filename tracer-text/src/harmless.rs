@@ -5,11 +5,11 @@ use std::borrow::Cow;
 /// Whether a character does nothing but stand where it stands: no control character, no mark for the
 /// direction of writing, no separator of lines, nothing of no width, nothing unassigned.
 pub fn is_harmless(c: char) -> bool {
-    // What `{:?}` of a string would escape, apart from what that escapes to be Rust.
+    // The characters that `{:?}` of a string would escape, without those that it escapes only to be Rust.
     matches!(c, ' '..='~') || c.escape_debug().len() == 1
 }
 
-/// `text` in one line and without effect on a terminal: what is not harmless stands as in Rust, such as
+/// `text` in one line and without effect on a terminal: a character that is not harmless is written as in Rust, such as
 /// `\n` or `\u{1b}`.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_harmless) {

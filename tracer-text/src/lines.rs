@@ -1,20 +1,20 @@
 //! A line of each file, without its end.
 //!
-//! Names, arguments and results are written as they are given: whoever has them from a program makes
-//! them [`clean`](crate::clean()) first.
+//! Names, arguments and results are written as they are given: the caller makes those of a program
+//! [`clean`](crate::clean()) first.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What the lines of calls begin with: `<begin>:<end> <pid>:<tid> `.
+/// The begin of the lines of calls: `<begin>:<end> <pid>:<tid> `.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// When it began.
+    /// The time when it began.
     pub begin_ns: u64,
-    /// When it returned.
+    /// The time when it returned.
     pub end_ns: u64,
-    /// Whose it is.
+    /// The process that made it.
     pub process_id: u32,
-    /// Which thread's.
+    /// The thread that made it.
     pub thread_id: u32,
     /// Joins it with the work that it started.
     pub correlation_id: u64,
@@ -31,14 +31,14 @@ impl Display for Call {
 /// `<begin>:<end> <pid>:<tid> <function>(<args>[, result=<result>])[ kernel=<kernel>] :<correlation id>`.
 #[derive(Clone, Copy, Debug)]
 pub struct HipCall<'a> {
-    /// Whose it is, and when it was.
+    /// The call's process, thread and times.
     pub call: Call,
     /// The function.
     pub name: &'a str,
     /// Its arguments, without parentheses.
     pub args: &'a str,
-    /// Its result; empty where it has none. As an argument more: rocprof takes the arguments of HIP from
-    /// lines alone that end in their parenthesis, apart from the kernel and the id.
+    /// Its result; empty where it has none. It is written as one more argument: rocprof takes the arguments of HIP only
+    /// from lines that end in their parenthesis, apart from the kernel and the id.
     pub result: &'a str,
     /// The kernel that it launched.
     pub kernel: Option<&'a str>,
@@ -65,7 +65,7 @@ impl Display for HipCall<'_> {
 /// `<begin>:<end> <pid>:<tid> <function>(<args>) = <result> :<correlation id>`.
 #[derive(Clone, Copy, Debug)]
 pub struct HsaCall<'a> {
-    /// Whose it is, and when it was.
+    /// The call's process, thread and times.
     pub call: Call,
     /// The function.
     pub name: &'a str,
@@ -86,19 +86,19 @@ impl Display for HsaCall<'_> {
 /// A line of `hcc_ops_trace.txt`: `<begin>:<end> <device>:<queue> <name>:<correlation id>:<pid>`.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// When the GPU began.
+    /// The time when the GPU began.
     pub begin_ns: u64,
-    /// When it was done.
+    /// The time when it was done.
     pub end_ns: u64,
     /// The GPU.
     pub device: u32,
     /// The queue.
     pub queue: u64,
-    /// What it did; no colon is in it ([`operation_name`](crate::names::operation_name)).
+    /// The name of the work; no colon is in it ([`operation_name`](crate::names::operation_name)).
     pub name: &'a str,
-    /// The call that had it done.
+    /// The call that enqueued it.
     pub correlation_id: u64,
-    /// Whose call.
+    /// The process of that call.
     pub process_id: u32,
 }
 
@@ -112,13 +112,13 @@ impl Display for Operation<'_> {
 /// A line of `async_copy_trace.txt`: `<begin>:<end> async-copy:<correlation id>:<pid>`.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncCopy {
-    /// When the copy began.
+    /// The time when the copy began.
     pub begin_ns: u64,
-    /// When it was done.
+    /// The time when it was done.
     pub end_ns: u64,
-    /// The call that had it done.
+    /// The call that enqueued it.
     pub correlation_id: u64,
-    /// Whose call.
+    /// The process of that call.
     pub process_id: u32,
 }
 
@@ -132,13 +132,13 @@ impl Display for AsyncCopy {
 /// A line of `roctx_trace.txt`: `<time> <pid>:<tid> <operation>:<id>:"<message>"`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'a> {
-    /// When it was.
+    /// The time of the mark.
     pub time_ns: u64,
-    /// Whose it is.
+    /// The process that made it.
     pub process_id: u32,
-    /// Which thread's.
+    /// The thread that made it.
     pub thread_id: u32,
-    /// Which function of roctx, as `roctx_api_id_t`.
+    /// The function of roctx, as `roctx_api_id_t`.
     pub operation: u32,
     /// The range's id, 0 where there is none.
     pub id: u64,
@@ -156,9 +156,9 @@ impl Display for Mark<'_> {
 /// A line of `hsa_handles.txt`: `0x<handle> agent cpu|gpu`.
 #[derive(Clone, Copy, Debug)]
 pub struct Agent {
-    /// What the runtime calls it.
+    /// The runtime's handle of the agent.
     pub handle: u64,
-    /// Whether it is a CPU; all else is a GPU here.
+    /// Whether it is a CPU; every other agent counts as a GPU here.
     pub is_cpu: bool,
 }
 
@@ -178,7 +178,7 @@ mod tests {
     const CALL: Call =
         Call { begin_ns: 10, end_ns: 20, process_id: 7, thread_id: 8, correlation_id: 5 };
 
-    /// Whether all of `line` is what an expression of rocprof's `tblextr.py` takes.
+    /// Whether all of `line` matches an expression of rocprof's `tblextr.py`.
     fn takes(expression: &str, line: &str) -> bool {
         Regex::new(expression).expect("an expression").is_match(line)
     }
@@ -204,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(line, expected);
             assert!(takes(API, &line) && takes(ID, &line), "{line}");
-            // Of the line without its id and its kernel the arguments are taken.
+            // The arguments are taken of the line without its id and its kernel.
             let bare = id.replace(&line, "").into_owned();
             let bare = kernel.replace(&bare, "");
             assert!(takes(r"^(\d+:\d+ \d+:\d+ \w+)\(\s*(.*)\)$", &bare), "{bare}");

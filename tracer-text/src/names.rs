@@ -1,7 +1,7 @@
 //! Names of kernels.
 
-/// What a kernel is called in `hcc_ops_trace.txt`: truncated as the file plugin does, never empty, never
-/// with a colon, which would end the name there.
+/// The name of a kernel in `hcc_ops_trace.txt`: truncated as the file plugin does, never empty, never with a colon,
+/// which would end the name there.
 pub fn operation_name(kernel: &str) -> String {
     match truncate_name(kernel) {
         "" => kernel.replace(':', "_"),
@@ -9,8 +9,8 @@ pub fn operation_name(kernel: &str) -> String {
     }
 }
 
-/// The bare name in a demangled one: `Foo<int>::foo(a[], int (int))` → `foo`. From the right, what
-/// stands in brackets is skipped, then the name goes to the next space or colon.
+/// The bare name in a demangled one: `Foo<int>::foo(a[], int (int))` → `foo`. From the right, text in brackets is
+/// skipped, then the name goes to the next space or colon.
 pub fn truncate_name(name: &str) -> &str {
     let mut depth = 0_u32;
     let mut pair = ('\0', '\0');

@@ -1,4 +1,4 @@
-//! What the probes capture of a call, beyond the six argument registers and the result.
+//! The parts of a call that the probes capture, beyond the six argument registers and the result.
 //!
 //! The choice is made here once and reaches the BPF programs through each probe's [`Capture`]. A
 //! record has room for three words, so a function has either stack arguments or an output value.
@@ -15,11 +15,11 @@ use super::{
     table::{Operation, Place},
 };
 
-/// How many stack words a record holds.
+/// The number of stack words that a record holds.
 const MAX_STACK_ARGS: usize = 3;
 
-/// Functions that call back into user code before they return, and why we think so. They get no
-/// return probe, only an entry probe, so their calls have neither duration nor result.
+/// Functions that call back into user code before they return, and the reason to think so. They get no return probe,
+/// only an entry probe, so their calls have neither duration nor result.
 ///
 /// A return probe replaces the return address on the stack. A C++ exception that unwinds through
 /// such a frame finds no unwind information at the replaced address, and the process is aborted:
@@ -70,8 +70,8 @@ const ALLOCATES: &str = "calls the caller's allocator, on the calling thread";
 const HIP_HOST_FUNCTION: &str = "ROCclr's Event::setCallback calls the function at once when the \
      command has already completed; hipamd 5.2.3 sets it before it enqueues, others need not";
 
-/// Functions that take a function pointer but only keep it: what they register is called later, on
-/// a thread of the runtime or inside another function.
+/// Functions that take a function pointer but only keep it: the registered function is called later, on a thread of the
+/// runtime or inside another function.
 pub const STORES_CALLBACK: &[&str] = &[
     // Called by a destructor when the last reference goes: an exception ends the program there anyway.
     "hipUserObjectCreate",
@@ -92,9 +92,9 @@ pub const STORES_CALLBACK: &[&str] = &[
     "hsa_ven_amd_pcs_create_from_id",
 ];
 
-/// Functions that write a handle or an address through a pointer argument, and which one. The
-/// pointee has 8 bytes and is read when the call returns, whatever it returns: after an error it is
-/// what the caller had there. `hsa_queue_create` and `hsa_amd_memory_lock_to_pool` are not among
+/// Functions that write a handle or an address through a pointer argument, and the argument. The pointee has 8 bytes.
+/// The BPF programs read it when the call returns, whatever it returns: after an error it is the caller's value of
+/// before. The shim reads it only after success. `hsa_queue_create` and `hsa_amd_memory_lock_to_pool` are not among
 /// them: their pointers are on the stack.
 pub const OUTPUTS: &[(&str, &str)] = &[
     ("hipCtxCreate", "ctx"),
@@ -148,13 +148,13 @@ pub const OUTPUTS: &[(&str, &str)] = &[
     ("hsa_signal_create", "signal"),
 ];
 
-/// Why a function gets no return probe; `None` for one that gets it.
+/// The reason for which a function gets no return probe; `None` for one that gets it.
 pub fn calls_back(op: &Operation) -> Option<&'static str> {
     CALLS_BACK.iter().find(|(name, _)| *name == op.name).map(|(_, reason)| *reason)
 }
 
-/// Whether a call is over with its entry, as far as anybody wants to know: those of roctx, but for the one that
-/// returns the id of a range.
+/// Whether the entry of a call is all that matters of it: of the calls of roctx, but for the one that returns the id of
+/// a range.
 fn is_a_moment(op: &Operation) -> bool {
     op.domain == Domain::ROCTX && u32::from(op.id) != roctx::START
 }
@@ -168,8 +168,8 @@ pub(super) fn out_register(op: &Operation) -> Option<u8> {
     }
 }
 
-/// How many stack words are captured: up to the last argument that can be printed, 3 at most. For
-/// launches this takes in shared memory and stream, for `hipMemcpy2DAsync` and the like the stream.
+/// The number of stack words that are captured: up to the last argument that can be printed, 3 at most. For launches
+/// this takes in shared memory and stream, for `hipMemcpy2DAsync` and the like the stream.
 pub(super) fn stack_args(op: &Operation) -> u8 {
     if out_register(op).is_some() {
         return 0;
@@ -181,7 +181,7 @@ pub(super) fn stack_args(op: &Operation) -> u8 {
     ends.filter(|end| *end <= MAX_STACK_ARGS).max().unwrap_or(0) as u8
 }
 
-/// What the probes on a function are told.
+/// The capture of the probes on a function.
 pub fn captured(op: &Operation) -> Capture {
     Capture {
         domain: op.domain.0 as u8,
@@ -195,7 +195,7 @@ pub fn captured(op: &Operation) -> Capture {
     }
 }
 
-/// What the shim is told of a function of the runtime's tables; none if it cannot record it.
+/// The parts of a function of the runtime's tables that the shim is to record; none if it cannot record the function.
 pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     let op = by_name(slot.name).filter(|op| op.name != LEFT_OUT)?;
     let registers = op.args.iter().filter_map(|arg| match arg.place {
@@ -218,7 +218,7 @@ pub fn is_called_by_shim(name: &str) -> bool {
     SHIM_CALLS.contains(&name)
 }
 
-/// Those that `tracer-hooks/src/runtime.rs` looks up.
+/// The functions whose calls from the shim's code are left out.
 const SHIM_CALLS: [&str; 13] = [
     "hsa_init",
     "hsa_shut_down",

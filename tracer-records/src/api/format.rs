@@ -47,7 +47,7 @@ pub fn argument(
     Captured { args, extra, flags }.words(op, arg)
 }
 
-/// What an argument pointed at when the call returned; `None` if not captured.
+/// The value that an argument pointed at when the call returned; `None` if not captured.
 pub fn output(op: &Operation, arg: &Argument, extra: &[u64; 3], flags: u16) -> Option<u64> {
     let register = out_register(op).filter(|_| flags & flag::OUT_VALUE != 0)?;
     (arg.place == Place::Register(register)).then_some(extra[0])
@@ -57,7 +57,7 @@ pub fn output(op: &Operation, arg: &Argument, extra: &[u64; 3], flags: u16) -> O
 ///
 /// * Pointers, streams and handles in hexadecimal, numbers in decimal, `dim3` as `{x,y,z}`,
 ///   enumerations by name, or by number where the headers have no name for it.
-/// * ` -> ` gives what an output argument pointed at when the call returned:
+/// * ` -> ` gives the value that an output argument pointed at when the call returned:
 ///   `hipMalloc(ptr=0x7ffc8e60 -> 0x7f0012340000, size=4096)`.
 /// * `name=?`: not captured.
 /// * Empty for functions without arguments and for those whose prototype is unknown.

@@ -1,4 +1,4 @@
-//! What kernel launches and streams say, as numbers.
+//! The numbers of kernel launches and of streams in calls.
 
 use super::format::{Captured, dim3};
 use super::table::{Kind, Operation};
@@ -19,7 +19,7 @@ pub struct Launch {
     pub function: u64,
 }
 
-/// How a launch function takes its dimensions.
+/// The form in which a launch function takes its dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dimensions {
     /// Function, grid and block as `dim3`, kernel arguments, shared memory, stream.
@@ -77,7 +77,7 @@ pub fn launch(op: &Operation, args: &[u64; 6], extra: &[u64; 3], flags: u16) -> 
     })
 }
 
-/// The `hipStream_t` that a call is about, when it takes one and it was captured.
+/// The `hipStream_t` of a call that takes one, if it was captured.
 pub fn stream(op: &Operation, args: &[u64; 6], extra: &[u64; 3], flags: u16) -> Option<u64> {
     let arg = op.args.iter().find(|arg| matches!(arg.ty.kind, Kind::Stream))?;
     Captured { args, extra, flags }.words(op, arg).map(|[word, _]| word)

@@ -6,9 +6,8 @@ use super::table::{Kind, Operation};
 const OF_EARLIER_CALLS: [&str; 4] =
     ["hipExtGetLastError", "hipGetLastError", "hipPeekAtLastError", "hipPeekAtLastError_spt"];
 
-/// What the headers call no error although it is not the one value of success: work goes on
-/// (`hipErrorNotReady`), a callback asked for the end (`INFO_BREAK`), less than was asked for
-/// (`CU_MASK_REDUCED`).
+/// Values that are no errors by the headers although they are not the one value of success: work goes on
+/// (`hipErrorNotReady`), a callback asked for the end (`INFO_BREAK`), less than was asked for (`CU_MASK_REDUCED`).
 const NO_ERRORS: [&str; 5] = [
     "HSA_STATUS_CU_MASK_REDUCED",
     "HSA_STATUS_INFO_BREAK",
@@ -17,7 +16,7 @@ const NO_ERRORS: [&str; 5] = [
     "hipSuccess",
 ];
 
-/// What the result of a call says of it.
+/// The outcome of a call, as far as its result tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It did what it was to do.
@@ -28,7 +27,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What `ret` says of a call.
+/// The outcome of a call that returned `ret`.
 pub fn outcome(op: &Operation, ret: u64) -> Outcome {
     let Kind::Enumeration(enumeration) = op.ret.kind else { return Outcome::Unknown };
     if !["hipError_t", "hsa_status_t"].contains(&enumeration.name)

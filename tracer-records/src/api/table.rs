@@ -1,4 +1,4 @@
-//! What the generated table is made of.
+//! The types of the generated table.
 
 use tracer_common::activity::Domain;
 
@@ -7,8 +7,8 @@ use tracer_common::activity::Domain;
 pub struct Operation {
     /// The name that people know, also for functions with C++ linkage.
     pub name: &'static str,
-    /// The symbol in the library; `None` for what is declared but reached only through an API
-    /// table, or exported only by other releases.
+    /// The symbol in the library; `None` for a function that is declared but reached only through an API table, or
+    /// exported only by other releases.
     pub symbol: Option<&'static str>,
     /// [`Domain::HIP_API`], [`Domain::HSA_API`] or [`Domain::ROCTX`].
     pub domain: Domain,
@@ -19,7 +19,7 @@ pub struct Operation {
     pub id: u16,
     /// In order of declaration.
     pub args: &'static [Argument],
-    /// What it returns; of kind [`Kind::Unknown`] when the prototype is unknown.
+    /// The type of its result; of kind [`Kind::Unknown`] when the prototype is unknown.
     pub ret: &'static Type,
 }
 
@@ -30,14 +30,14 @@ impl Operation {
     }
 }
 
-/// An argument and where it is at entry.
+/// An argument and its place at entry.
 #[derive(Debug)]
 pub struct Argument {
     /// As the header names it, else `arg` and its index.
     pub name: &'static str,
     /// Its type.
     pub ty: &'static Type,
-    /// Where its first word is. Further words follow in the next registers or stack words.
+    /// The place of its first word. Further words follow in the next registers or stack words.
     pub place: Place,
 }
 
@@ -47,7 +47,7 @@ impl Argument {
     }
 }
 
-/// Where an argument is at entry (System V ABI, x86-64).
+/// The place of an argument at entry (System V ABI, x86-64).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Index into `rdi, rsi, rdx, rcx, r8, r9`.
@@ -63,11 +63,11 @@ pub enum Place {
 pub struct Type {
     /// As the header writes it.
     pub name: &'static str,
-    /// How to read a value.
+    /// The way in which a value is read.
     pub kind: Kind,
 }
 
-/// How to read a value of a [`Type`].
+/// The way in which a value of a [`Type`] is read.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The prototype is not known.

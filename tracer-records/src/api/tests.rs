@@ -27,7 +27,7 @@ fn counts_match_the_release() {
     assert_eq!(exported(Domain::HIP_API), 403);
     assert_eq!(exported(Domain::HSA_API), 224);
     assert_eq!(first().count(), 651);
-    // What 5.7.1, 6.4.3 and 7.2.4 added.
+    // The functions that 5.7.1, 6.4.3 and 7.2.4 added.
     let later = |domain| operations().filter(is_later).filter(move |op| op.domain == domain);
     assert_eq!(later(Domain::HIP_API).count(), 134);
     assert_eq!(later(Domain::HSA_API).count(), 36);
