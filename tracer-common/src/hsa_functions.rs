@@ -1,8 +1,8 @@
-//! The functions of the HSA runtime's tables whose calls the shim can record, and how many words of their
-//! arguments are on the stack (those from the seventh on; the first six are in registers): [`SLOTS`], kept by
-//! hand from `hsa_api_trace.h`.
+//! The functions of the HSA runtime's tables whose calls the shim can record, and the number of words of their
+//! arguments on the stack (those from the seventh on; the first six are in registers): [`SLOTS`], kept by hand from
+//! `hsa_api_trace.h`.
 //!
-//! A new function is a slot more, at its place in its table. What must change with it:
+//! A new function is one more slot, at its place in its table. These must change with it:
 //!
 //! * here: the ranges [`CORE`], [`AMD_EXT`] and [`IMAGE`];
 //! * [`crate::shim::VERSION`] rises: a slot's index is its word in the shared memory

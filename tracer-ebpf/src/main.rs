@@ -2,8 +2,8 @@
 //! processes. The build script of `roctap` compiles them; on any other target this crate is empty,
 //! so that a plain `cargo check` needs no BPF toolchain.
 //!
-//! Data flow: a probe fires → the thread's stack of open calls in `threads::NEAR` or `threads::THREADS` →
-//! one record in the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
+//! Data flow: a probe fires → the thread's stack of open calls in `threads::NEAR` or `threads::THREADS` → one record in
+//! the CPU's ring of `maps::RINGS`. Calls that cannot be recorded are counted in `maps::LOSSES`.
 //!
 //! Imports go downwards only: `loader`, `packets` → `api`; `api`, `life` → `threads` → `records` → `maps`.
 
@@ -11,7 +11,7 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]
 #![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "BPF atomic add"))]
 
-// Where the macros of aya-log look for what they need.
+// The crate in which the macros of aya-log look for their items.
 #[cfg(all(target_arch = "bpf", feature = "bpf-log"))]
 extern crate self as aya_log_ebpf;
 

@@ -184,8 +184,8 @@ fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64
     let place = index & size.wrapping_sub(1);
     let first = count.min(size.wrapping_sub(place));
     maps::emit_in_place::<BatchRecord>(BpfLoss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
-        // SAFETY: `entry` is a reserved record of the type. What is not written is not looked at: the
-        // count says how much is.
+        // SAFETY: `entry` is a reserved record of the type. Nobody looks at the part that is not written: the count
+        // says how much is.
         unsafe {
             (*entry).header = header(kind::BATCH, 0, 0, pid_tgid);
             (*entry).time_ns = now();

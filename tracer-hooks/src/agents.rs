@@ -14,8 +14,8 @@ static HOST: AtomicU64 = AtomicU64::new(0);
 /// The GPU agent if there is exactly one, for queues whose creation was not seen; `u64::MAX`
 /// while unknown.
 static ONLY_GPU: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Where there are several GPUs: kernels and the agents that they are loaded on, in order. What a
-/// queue runs tells which GPU it belongs to when its creation was not seen.
+/// Where there are several GPUs: kernels and the agents that they are loaded on, in order. For a queue whose creation
+/// was not seen, the kernel that it runs tells its GPU.
 static HOMES: Lock<Vec<(u64, u64)>> = Lock::new(Vec::new());
 const WAIT_NS: u64 = 100_000_000;
 

@@ -78,6 +78,6 @@ pub fn destroyed(queue: &'static Queue, address: usize) {
         queue.tell(sink, Existence::Ends);
     }
     STATE.registry.remove(address);
-    // The worker, or whoever looks next, discards what is left.
+    // The worker, or the thread that looks next, discards the operations that are left.
     queue.becomes(Stage::Dead);
 }

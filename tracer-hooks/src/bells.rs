@@ -7,15 +7,15 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Most that exist at once: a bit of a word for each.
+/// The most signals that exist at once: a bit of a word for each.
 pub const CAP: usize = 64;
-/// How many are made the first time that somebody has run out of them.
+/// The number of signals that are made the first time that they have run out.
 const FIRST: usize = 8;
 
 /// The signals.
 pub struct Bells {
     signals: [AtomicU64; CAP],
-    /// Those that nobody has, by place.
+    /// The signals that nobody has, by place.
     free: AtomicU64,
     /// Threads that sleep until one of them rings, or are about to.
     sleepers: AtomicU32,
@@ -36,7 +36,7 @@ impl Bells {
         }
     }
 
-    /// Takes one of value 1, without times.
+    /// Takes a signal of value 1, without times.
     #[inline]
     pub fn take(&self) -> Option<u64> {
         let mut free = self.free.load(Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Bells {
     pub fn give(&self, signal: u64) -> bool {
         let place = self.signals.iter().position(|known| known.load(Ordering::Relaxed) == signal);
         if let Some(place) = place {
-            // Pairs with the Acquire of whoever takes it: its value was set before.
+            // Pairs with the Acquire of the thread that takes it: its value was set before.
             self.free.fetch_or(1 << place, Ordering::Release);
         }
         place.is_some()

@@ -567,8 +567,7 @@ impl Fake {
         TABLES.get_or_init(Self::new)
     }
 
-    /// The runtime goes and comes again: its tables are fresh. What is in flight goes on, as far as
-    /// the test lets it.
+    /// The runtime goes and comes again: its tables are fresh. Packets in flight go on, as far as the test lets them.
     pub fn renewed(&self) -> &Self {
         self.make_anew();
         self

@@ -1,18 +1,17 @@
 //! In-process interception of the HSA runtime.
 //!
-//! It patches the runtime's API tables, so that every doorbell, copy, queue and code object passes
-//! by; gives packets completion signals of its own; and tells a [`Sink`] what was enqueued and when
-//! it ran. It is mechanism only: what is recorded where, and when, is the business of whoever embeds it
-//! (`tracer-shim`, and the libraries that look like AMD's).
+//! It patches the runtime's API tables, so that every doorbell, copy, queue and code object passes by; gives packets
+//! completion signals of its own; and tells a [`Sink`] what was enqueued and when it ran. It is mechanism only: its
+//! embedders (`tracer-shim`, and the libraries that look like AMD's) decide what is recorded, when, and where.
 //!
-//! It lives in somebody else's process. What ranks above every feature: the process never crashes,
-//! never hangs and never gets other results because of us. See the modules for how:
+//! It lives in somebody else's process. One rule ranks above every feature: the process never crashes, never hangs and
+//! never gets other results because of us. The modules say how:
 //!
 //! * [`queue`]: doorbells, held back until its packets carry our signal, never dropped;
-//! * [`relay`]: how the application's own signals get their completions, from whoever waits for them;
-//! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
-//! * [`worker`]: the one thread, and what it costs;
-//! * [`phase`]: what the hooks do, and how that changes.
+//! * [`relay`]: the application's own signals get their completions from the threads that wait for them;
+//! * [`harvest`]: the rest of a completion: its record, and the relaying that no thread waits for;
+//! * [`worker`]: the one thread, and its cost;
+//! * [`phase`]: the phase of the hooks, and its changes.
 //!
 //! # Layers
 //!

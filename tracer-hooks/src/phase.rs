@@ -28,15 +28,15 @@ pub enum Phase {
     Dormant = 1,
     /// Intercepting.
     Active = 2,
-    /// Nothing new is recorded, but a thread may be in the middle of it: doorbells take their queue's
-    /// lock. What is in flight is looked after.
+    /// Nothing new is recorded, but a thread may be in the middle of it: doorbells take their queue's lock. Operations
+    /// in flight are looked after.
     Draining = 3,
-    /// Everything passes through; what is in flight is still looked after.
+    /// Everything passes through; operations in flight are still looked after.
     Settling = 4,
     /// The runtime is gone or going, no function of it may be called.
     Closed = 5,
-    /// The process ends: nothing begins any more. What is in flight is looked after to the very end,
-    /// because destructors that run after ours may wait for it.
+    /// The process ends: nothing begins any more. Operations in flight are looked after to the very end, because
+    /// destructors that run after ours may wait for them.
     Ended = 6,
     /// A forked child: the worker does not exist here, nothing may ever be done again.
     Inert = 7,

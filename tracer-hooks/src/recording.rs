@@ -41,7 +41,7 @@ pub fn activate(between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     // Calls first: each operation that is recorded is to have its call.
     sink.begins();
-    // Pairs with the Acquire of whoever finds the recording begun: `Context::recording`.
+    // Pairs with the Acquire of a thread that finds the recording begun: `Context::recording`.
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE.phase.apply(Event::Begin).is_err() {
         calls::end();

@@ -113,7 +113,7 @@ impl State {
     pub fn give_up(&self) {
         if self.is_installed() {
             let _ = self.phase.apply(Event::End);
-            // Pairs with the Acquire in `gave_up`: whoever sees it sees that the recording has ended.
+            // Pairs with the Acquire in `gave_up`: a thread that sees it sees that the recording has ended.
             self.broken.store(true, Ordering::Release);
         }
     }

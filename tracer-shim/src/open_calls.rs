@@ -1,10 +1,10 @@
 //! The open calls of each thread, and their frames in its ring.
 //!
-//! A call that is open stands in the header of its thread's ring, where `roctap` finds it if it never
-//! returns; one that is over is a frame in the ring. What a thread knows of its open calls is in
-//! thread-locals without destructors, as in [`crate::rings`].
+//! A call that is open stands in the header of its thread's ring, where `roctap` finds it if it never returns; a call
+//! that is over is a frame in the ring. A thread keeps its own view of its open calls in thread-locals without
+//! destructors, as in [`crate::rings`].
 //!
-//! A call can outlast the memory that it was begun in; it is then not recorded.
+//! A call can outlast the memory that it was begun in; then it is not recorded.
 //!
 //! Fibres have stacks of their own: a call that was taken for left, because another one began higher up, may
 //! still return. It is recorded then, and is not lost.
@@ -181,7 +181,7 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
         memory.lost(ShimLoss::CALL_RING_FULL, 1);
     }
     if own.is_some() {
-        // After the frame is there: whoever finds neither has looked in the wrong order.
+        // After the frame is there: a reader that finds neither has looked in the wrong order.
         memory.close_call(ring, depth);
     }
 }
@@ -315,7 +315,7 @@ mod tests {
         });
     }
 
-    /// One thread on two stacks: whoever is lower has been taken for left, and returns.
+    /// One thread on two stacks: the call that is lower has been taken for left, and returns.
     #[test]
     fn calls_on_other_stacks_return() {
         Scene::run(|scene| {

@@ -1,8 +1,8 @@
-//! Which thread writes into which ring, and the numbers of records.
+//! The rings of threads, and the numbers of records.
 //!
-//! A thread claims a free ring with its first record and keeps it as long as the memory is used;
-//! `roctap` frees it when the thread is gone. What a thread knows of its ring is in thread-locals
-//! without destructors: a destructor would run in the middle of the target's thread exit.
+//! A thread claims a free ring with its first record and keeps it as long as the memory is used; `roctap` frees it when
+//! the thread is gone. A thread keeps its own view of its ring in thread-locals without destructors: a destructor would
+//! run in the middle of the target's thread exit.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -70,7 +70,7 @@ impl Development {
         )
     }
 
-    /// The directories of headers. Who uses roctracer names either.
+    /// The directories of headers. Programs that use roctracer name either.
     fn include(&self) -> &'static [&'static str] {
         let roctracer = self.headers.iter().any(|header| header.starts_with("roctracer/"));
         if roctracer { &["include", "include/roctracer"] } else { &["include"] }

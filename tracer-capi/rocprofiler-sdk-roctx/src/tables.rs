@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::own;
 
-/// A table. Who records puts functions of his own into it, while others are called.
+/// A table. A library that records puts functions of its own into it, while others are called.
 #[repr(C)]
 pub struct Table<const FUNCTIONS: usize> {
     /// Bytes of it.

@@ -1,4 +1,5 @@
-//! Callbacks that tell of work of GPUs which is done, on a thread of their own: whoever finds it done waits for no tool.
+//! Callbacks for work of GPUs that is done, on a thread of their own: the thread that finds the work done waits for no
+//! tool.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,19 +10,19 @@ use roctracer::queue::Queue;
 use crate::status::Result;
 use crate::threads::{CallbackThread, Deliver};
 
-/// So many can wait for a callback that does not return.
+/// The number of completions that can wait for a callback that does not return.
 const MOST: usize = 1 << 16;
-/// Between two looks of who waits for callbacks.
+/// The time between two looks of a thread that waits for callbacks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A callback, with what it tells of.
+/// A callback, with the completion that it reports.
 type Call = Box<dyn FnOnce() + Send>;
 
 /// The callbacks of a service, in the order in which work was done.
 pub struct Completions {
     thread: &'static CallbackThread,
     calls: Queue<Call>,
-    /// How many have not returned.
+    /// The number of callbacks that have not returned.
     waiting: AtomicUsize,
     returned: (Mutex<()>, Condvar),
 }

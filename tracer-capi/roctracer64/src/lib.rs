@@ -1,5 +1,5 @@
-//! `libroctracer64.so.4`: the C interface of roctracer 4.1, for programs that are linked against AMD's library
-//! of that name. What it does is in [`roctracer`]; here are its exported functions.
+//! `libroctracer64.so.4`: the C interface of roctracer 4.1, for programs that are linked against AMD's library of that
+//! name. [`roctracer`] has the functions behind it; this crate has the exported functions.
 //!
 //! * [`versions`]: the second version of functions.
 //! * [`names`], [`callbacks`], [`pools`], [`activities`], [`time`]: the functions, by what they are about.
@@ -7,9 +7,9 @@
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
 //! * [`table_calls`], [`call_record`]: calls that pass through the runtimes' tables, and the record of a call.
-//! * [`operations`]: those of a domain of which anything is wanted.
-//! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
-//! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
+//! * [`operations`]: the operations of a domain of which anything is wanted.
+//! * [`sources`], [`enabled`]: the tracer of this process, with the sources that follow it, and without.
+//! * [`tool`]: the functions that the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
 //!
 //! They are declared in `tracer-capi/include/roctracer`. An exception that a client's function throws on the

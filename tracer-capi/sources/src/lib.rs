@@ -1,8 +1,8 @@
-//! Where the libraries with C interfaces have what they tell of from, in the process itself. Whom it is told to, and in
-//! which records, is each library's own.
+//! The sources of the libraries with C interfaces, in the process itself. The receivers, and the form of their records,
+//! are each library's own.
 //!
 //! * [`gpu`]: work of GPUs.
-//! * [`hip`], [`hsa`]: calls of the runtimes; [`code_objects`]: what the HSA runtime has loaded.
+//! * [`hip`], [`hsa`]: calls of the runtimes; [`code_objects`]: the code objects that the HSA runtime has loaded.
 //! * [`open`]: the calls of a runtime that a thread is in.
 //! * [`client_thread`]: ids of calls, and whether a thread is in a callback.
 

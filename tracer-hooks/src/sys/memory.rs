@@ -135,8 +135,8 @@ pub unsafe fn open_pages(at: *mut c_void, bytes: usize) -> bool {
     unsafe { libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
 }
 
-/// Bytes of a file that cannot become shorter: mapped, one that can would kill whoever has it so (SIGBUS). None of
-/// every other one.
+/// Bytes of a file that cannot become shorter; none of any other file: a mapped file that becomes shorter kills the
+/// process that has it mapped (SIGBUS).
 pub fn sealed_bytes(file: c_int) -> Option<usize> {
     // SAFETY: `stat` is valid for writes.
     unsafe {

@@ -61,7 +61,8 @@ pub fn at_fork(child: unsafe extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
-/// Calls `exit` when the process exits, before everything that was registered earlier. What it throws ends the process.
+/// Calls `exit` when the process exits, before everything that was registered earlier. An exception of `exit` ends the
+/// process.
 pub fn at_exit(exit: extern "C-unwind" fn()) {
     unsafe extern "C" {
         fn atexit(exit: extern "C-unwind" fn()) -> libc::c_int;

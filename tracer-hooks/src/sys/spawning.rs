@@ -54,8 +54,8 @@ pub fn spawn(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void
     }
 }
 
-/// How much of a thread's stack glibc takes for itself: the static thread-local variables of all libraries among them,
-/// which can be larger than any stack.
+/// The bytes of a thread's stack that glibc takes for itself: the static thread-local variables of all libraries among
+/// them, which can be larger than any stack.
 ///
 /// # Safety
 ///
@@ -65,7 +65,7 @@ unsafe fn others_stack_bytes(attributes: *const libc::pthread_attr_t) -> usize {
     // SAFETY: the name ends in NUL.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
     if found.is_null() {
-        // SAFETY: takes nothing. What dlsym has noted is not the program's to see.
+        // SAFETY: takes nothing. The error that dlsym has noted is not the program's to see.
         unsafe { libc::dlerror() };
         return 0;
     }

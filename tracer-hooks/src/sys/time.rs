@@ -33,8 +33,8 @@ pub fn take_machines_time() {
     }
 }
 
-/// How far CLOCK_BOOTTIME is ahead in the time namespace of this process. What the kernel tells is that of its
-/// children's, which is the same unless the process has made them another.
+/// By how much CLOCK_BOOTTIME is ahead in the time namespace of this process. The kernel tells the offset of its
+/// children's namespace, which is the same unless the process has made them another.
 fn namespace_ns() -> Option<u64> {
     if inode(c"/proc/self/ns/time")? != inode(c"/proc/self/ns/time_for_children")? {
         return None;

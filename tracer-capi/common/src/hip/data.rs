@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use super::table::{Copy, Field};
 use crate::memory;
 
-/// A call's data. Whoever makes one says that it is there.
+/// A call's data. The code that makes one promises that the data is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Data(NonNull<u8>);
 
@@ -63,8 +63,8 @@ impl Data {
         unsafe { self.0.add(usize::from(at)).cast::<[u8; N]>().read_unaligned() }
     }
 
-    /// Copies what arguments point at into the data, as `hipApiArgsInit` of HIP's header does: for a call
-    /// that has returned. What cannot be read is 0 then.
+    /// Copies the values that arguments point at into the data, as `hipApiArgsInit` of HIP's header does: for a call
+    /// that has returned. A value that cannot be read becomes 0.
     pub fn fill(self, fields: &[Field]) {
         for field in fields {
             let Some(Copy { at, bytes, .. }) = field.copy else { continue };

@@ -101,8 +101,9 @@ impl Sdk {
         });
     }
 
-    /// A client is called no more, from here on: neither its callbacks, nor those of its buffers, nor who is told of threads.
-    /// Waits for those that are being called, until a time; whether they have returned. Who is called waits for none.
+    /// A client is called no more, from here on: neither its callbacks, nor those of its buffers, nor its watchers of
+    /// threads. Waits, until a time, for calls that are under way. Returns whether they have returned. A thread that is
+    /// in such a call waits for none.
     pub fn silence(&self, client: u32, until: Instant) -> bool {
         let contexts = self.lock().map(|configuration| configuration.contexts.clone());
         let mut own = contexts.unwrap_or_default();

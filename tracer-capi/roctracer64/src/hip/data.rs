@@ -7,11 +7,11 @@ use std::ops::Range;
 use capi_common::hip::{Field, Kind, Release, fields};
 use tracer_records::api::{self, Place};
 
-/// Where the fields around the arguments are, bytes from the beginning.
+/// The places of the fields around the arguments, bytes from the beginning.
 const PHASE: usize = 8;
 const PHASE_DATA: usize = 16 + 187 * size_of::<u64>();
 
-/// `hip_api_data_t`. What is no argument of the function is not initialized by HIP either.
+/// `hip_api_data_t`. HIP does not initialize words that are no argument of the function either.
 #[repr(C, align(8))]
 pub struct Data([u8; PHASE_DATA + size_of::<u64>()]);
 

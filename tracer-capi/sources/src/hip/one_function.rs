@@ -1,8 +1,8 @@
-//! Runtimes from ROCm 5.3.1 on, which tell one function of everything.
+//! Runtimes from ROCm 5.3.1 on, which report everything to one function.
 //!
-//! It is set by `hipRegisterTracerCallback`, and is asked at the begin of a call whether that is traced. HIP has made
-//! room in its stack frame for what it will tell, [`Trace`]; whoever answers that it is traced fills in what is called
-//! when the arguments are there, and at the end.
+//! The function is set by `hipRegisterTracerCallback`, and is asked at the begin of a call whether that is traced. HIP
+//! has made room in its stack frame for its report, [`Trace`]; a function that answers yes fills in the functions that
+//! HIP calls when the arguments are there, and at the end.
 
 #![expect(unsafe_code, reason = "functions of HIP's, and its stack frames")]
 
@@ -21,7 +21,7 @@ use crate::client_thread::{InCallback, next_id};
 use capi_common::hip::{Functions, MOST_FUNCTIONS};
 use capi_common::loaded::Loaded;
 
-/// Domain, operation, and the frame of a call or null. It returns whether that is traced: 0 or −1.
+/// Domain, operation, and the frame of a call or null. The function returns whether the call is traced: 0 or −1.
 type Report = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;
 type Register = unsafe extern "C" fn(Option<Report>);
 
@@ -31,8 +31,8 @@ const NOT_TRACED: c_int = -1;
 /// `ACTIVITY_API_PHASE_EXIT`.
 const EXIT: u32 = 1;
 
-/// `hip_api_trace_data_t`, in HIP's frame of a call: `hip_api_data_t`, and what is behind it. What HIP does not write
-/// itself is not initialized.
+/// `hip_api_trace_data_t`, in HIP's frame of a call: `hip_api_data_t`, and the fields behind it. Fields that HIP does
+/// not write itself are not initialized.
 #[repr(C)]
 struct Trace<const ARGUMENTS: usize> {
     correlation_id: u64,
@@ -41,9 +41,9 @@ struct Trace<const ARGUMENTS: usize> {
     /// `hipDeviceProp_t`, of which there is a copy.
     arguments: [u64; ARGUMENTS],
     phase_data_at: *mut u64,
-    /// For a time, which is kept elsewhere.
+    /// The place for a time, which is kept elsewhere.
     _begin_ns: u64,
-    /// The client's, from the begin to the end.
+    /// The client's number, from the begin to the end.
     phase_data: u64,
     /// HIP calls it if it is there, when the arguments are.
     enter: Option<Phase<ARGUMENTS>>,
