@@ -9,11 +9,11 @@
 //!
 //! [`Sdk`] holds all of it. This file moves it through its stages and configures services. The other files, from below:
 //!
+//! * [`service`]: a context, and its services.
 //! * [`configuration`]: the configuration of tools, and the plan that comes of it.
-//! * [`configuration`]: what tools configure, and the plan that comes of it.
 //! * [`contexts`]: contexts are made, started and stopped.
+//! * [`buffers`]: buffers are made, and the threads that call their callbacks.
 //! * [`wanting`]: the services that want an event, by kind and operation.
-//! * [`wanting`]: who wants what, by kind and operation.
 //! * [`externals`]: external correlation ids.
 
 mod buffers;

@@ -65,7 +65,7 @@ impl<K: Copy + Ord, T> Backlog<K, T> {
         self.end
     }
 
-    /// The number of operations that came before the one with the number `end`.
+    /// The number of operations in it that came before the one with the number `end`.
     pub fn before(&self, end: u64) -> usize {
         let before =
             |queue: &VecDeque<(u64, T)>| queue.partition_point(|&(number, _)| number < end);
