@@ -1,9 +1,10 @@
-//! The functions of HIP's dispatch tables (ROCm 6.0 and later), and how many words of their arguments are on the
+//! The functions of HIP's dispatch tables (ROCm 6.0 and later), and the number of words of their arguments on the
 //! stack: [`SLOTS`], in the order of `HipDispatchTable` and of `HipCompilerDispatchTable`
 //! (`hip/amd_detail/hip_api_trace.hpp`, ROCm 7.2.4).
 //!
 //! Each table begins with its size in bytes, and a function's entry follows the one before it. Later releases add
-//! functions at the end of a table: an earlier one's is shorter, and what a later one's has more is not known here.
+//! functions at the end of a table: an earlier table is shorter, and further functions of a later one are not known
+//! here.
 
 use core::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::hsa_functions::Slot;
 pub const RUNTIME: Range<usize> = 0..506;
 /// Slots of `HipCompilerDispatchTable`.
 pub const COMPILER: Range<usize> = 506..515;
-/// How many slots there are.
+/// The number of slots.
 pub const SLOT_COUNT: usize = COMPILER.end;
 
 /// Functions that take floating-point numbers, which the shim's functions do not pass on.

@@ -26,7 +26,7 @@ use core::ops::Range;
 pub struct Slot {
     /// The function, as the table's header calls it.
     pub name: &'static str,
-    /// How many words of its arguments are on the stack.
+    /// The number of words of its arguments on the stack.
     pub stack_words: usize,
 }
 
@@ -36,7 +36,7 @@ pub const CORE: Range<usize> = 0..125;
 pub const AMD_EXT: Range<usize> = 125..201;
 /// Slots of `ImageExtTable`.
 pub const IMAGE: Range<usize> = 201..215;
-/// How many slots there are.
+/// The number of slots.
 pub const SLOT_COUNT: usize = IMAGE.end;
 
 /// The one function of the tables that the shim does not record: it is loaded inside of it.

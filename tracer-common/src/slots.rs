@@ -13,7 +13,7 @@ use crate::hsa_functions::{self, Slot};
 pub const HSA: Range<usize> = 0..hsa_functions::SLOT_COUNT;
 /// Slots of HIP's tables.
 pub const HIP: Range<usize> = HSA.end..HSA.end + hip_functions::SLOT_COUNT;
-/// How many slots there are.
+/// The number of slots.
 pub const SLOT_COUNT: usize = HIP.end;
 
 /// The function of a slot.

@@ -1,4 +1,4 @@
-//! Agents and queues: what is there, and when it becomes known.
+//! Agents and queues: they become known, and the sink is told of them.
 
 use core::sync::atomic::Ordering;
 

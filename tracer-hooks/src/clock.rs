@@ -25,7 +25,7 @@ use crate::sys;
 const AHEAD_NS: u64 = 1_000_000_000;
 /// Before a tick is converted that is later than the last reading by more than this, another reading is taken.
 const EXTRAPOLATED_NS: f64 = 62_500_000.0;
-/// A reading of both clocks that is more than twice as wide as the tightest one is taken again, up to so many times.
+/// A reading of both clocks that is more than twice as wide as the tightest one is taken again, up to this many times.
 const TRIES: u32 = 8;
 /// A tick counts as a reading if its time, as the runtime converts it, is within this of the time when the runtime was
 /// asked.
@@ -61,7 +61,7 @@ trait Source {
 #[derive(Clone, Copy)]
 struct Agent {
     handle: u64,
-    /// How far the runtime's clock is ahead of ours.
+    /// By how much the runtime's clock is ahead of ours.
     ahead_ns: u64,
 }
 
@@ -314,7 +314,7 @@ pub struct Clocks {
     error_ns: u64,
     /// Of the recording that it is the error of.
     epoch: u32,
-    /// How far the runtime's clock is ahead of ours, where that is known.
+    /// By how much the runtime's clock is ahead of ours, where that is known.
     ahead_ns: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! Shutdown of the runtime: keeps our threads out of it meanwhile, and puts away afterwards what we had of it.
+//! Shutdown of the runtime: keeps our threads out of it meanwhile, and puts away afterwards the objects that we had of
+//! it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -16,7 +17,7 @@ use crate::state::STATE;
 use crate::track::Look;
 use crate::{agents, sys};
 
-/// Longest that a closing runtime waits for the worker, and then for what is in flight.
+/// Longest that a closing runtime waits for the worker, and then for operations in flight.
 pub const CLOSE_WAIT_NS: u64 = 500_000_000;
 /// Longest that the exit of the process is delayed.
 pub const EXIT_WAIT_NS: u64 = 100_000_000;
@@ -37,7 +38,7 @@ pub fn exits() -> bool {
     EXITS.load(Ordering::Relaxed)
 }
 
-/// How many threads shut the runtime down now, or are about to.
+/// The number of threads that shut the runtime down now, or are about to.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// The worker is in the runtime without the lock of the work.

@@ -133,7 +133,7 @@ pub struct Round {
     pub relayed: usize,
     /// Something is in flight.
     pub pending: bool,
-    /// After how long to look again at signals that rest and packets that were overtaken, if there are any.
+    /// The time after which to look again at signals that rest and packets that were overtaken, if there are any.
     pub resting_ns: Option<u64>,
     /// A doorbell is held back.
     pub held: bool,

@@ -73,7 +73,7 @@ impl fmt::Display for InstallError {
 static STARTED: AtomicBool = AtomicBool::new(false);
 static WORKING: AtomicBool = AtomicBool::new(false);
 
-/// Patches the runtime's tables so that `sink` is told what the process does.
+/// Patches the runtime's tables so that `sink` is told of the process's work.
 ///
 /// May be called again: after the runtime was shut down and initialized anew, because the runtime's
 /// tools interface knows this library in two ways, or because the sink has somebody to record for

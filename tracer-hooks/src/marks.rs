@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How many threads can watch a signal at once.
+/// The number of threads that can watch a signal at once.
 const WATCHED: usize = 32;
 /// Places for signals that are needed.
 const NEEDED: usize = 256;

@@ -19,7 +19,7 @@ pub const CAP: usize = 128 << 10;
 pub const BATCH: usize = 64;
 /// The worker makes more when fewer than this are free.
 pub const LOW: usize = 1024;
-/// How many are made at once on the spot.
+/// The number of signals that are made at once on the spot.
 const ON_THE_SPOT: usize = 256;
 /// Longest wait of a thread for the pool's lock.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -240,7 +240,7 @@ impl Default for Pool {
 }
 
 impl Inner {
-    /// How many of `count` more signals there can be.
+    /// The number of `count` more signals for which there is room.
     fn room(&mut self, count: usize) -> usize {
         let count = count.min(CAP.saturating_sub(self.all.len()));
         let free = self.all.len() + count - self.free.len();

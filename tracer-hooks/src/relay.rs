@@ -200,17 +200,17 @@ struct After {
     said_ns: u64,
 }
 
-/// How a wait goes on.
+/// The way in which a wait goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// By the runtime's own wait for the application's signal, for so long at most. If the condition does not
-    /// hold then, the caller asks for the next step.
+    /// By the runtime's own wait for the application's signal, for this long at most. If the condition does not hold
+    /// then, the caller asks for the next step.
     Itself(u64),
-    /// It is over: the caller returns what the runtime's own wait does, with so much of the timeout left.
+    /// The wait is over: the caller returns the result of the runtime's own wait, with this much of the timeout left.
     Over(u64),
-    /// By the runtime's wait for this signal of ours, for so long at most; [`Waiter::woke`] follows.
+    /// By the runtime's wait for this signal of ours, for this long at most; [`Waiter::woke`] follows.
     Sleep(u64, u64),
-    /// By doing nothing for so long.
+    /// By doing nothing for this long.
     Nap(u64),
 }
 

@@ -29,8 +29,8 @@ use crate::sys;
 /// executing and published.
 pub const CAPACITY: usize = 32 << 10;
 
-/// [`Look::Near`] stops after so many entries that are not done; [`Track::find`] and [`Track::ahead`] look
-/// at so many entries.
+/// [`Look::Near`] stops after this many entries that are not done; [`Track::find`] and [`Track::ahead`] look at this
+/// many entries.
 pub const WINDOW: usize = 256;
 
 /// Places of [`Track::recent`].
@@ -47,7 +47,7 @@ pub struct Entry {
     pub sequence: u64,
     /// Its header has the barrier bit: whatever was before it is done when it starts.
     pub barrier: bool,
-    /// Key of what it usually takes: see [`crate::usual`].
+    /// Key of the time that it usually takes: see [`crate::usual`].
     pub usual: u16,
 }
 
@@ -391,7 +391,7 @@ impl Track {
             != self.by_producer.chained.load(Ordering::Relaxed)
     }
 
-    /// How many entries are in flight, holes excluded.
+    /// The number of entries in flight, holes excluded.
     pub fn pending(&self) -> usize {
         let (head, tail) = (
             self.by_consumer.head.load(Ordering::Relaxed),
@@ -400,7 +400,7 @@ impl Track {
         (head..tail).filter(|&at| self.read(at).is_some()).count()
     }
 
-    /// How many entries, and how many entries with an original, were ever pushed.
+    /// The number of entries, and of entries with an original, that were ever pushed.
     #[inline]
     pub fn pushed(&self) -> (u64, u64) {
         (

@@ -26,7 +26,7 @@ use crate::state::{STATE, sleep};
 use crate::sys;
 use crate::track::Look;
 
-/// How often the sink is asked whether to record.
+/// The time between two questions to the sink whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
 /// The time that a recording that has ended waits for the next of its operations to complete.
 const PATIENCE_NS: u64 = 300_000_000;
@@ -110,7 +110,7 @@ struct Pace {
     seen: u64,
     /// [`crate::state::State::urgent`] before the last look.
     urgent: u32,
-    /// How often the worker had been called before the last look.
+    /// The number of calls of the worker before the last look.
     calls: u32,
     /// The sink's last answer.
     wish: Wish,

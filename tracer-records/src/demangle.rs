@@ -10,11 +10,11 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_MANGLED_BYTES: usize = 64 << 10;
 /// Parts of a name that are looked at: those that write nothing too.
 const MAX_PARTS: usize = 1 << 16;
-/// How deep parts may be nested. The stack of a thread suffices for it.
+/// The depth to which parts may be nested. The stack of a thread suffices for it.
 const MAX_DEPTH: u32 = 96;
 
-/// The demangled name; none when it is not mangled. A name can refer to its own parts, so that few bytes
-/// become many: of what is too long there is none either, since names that were cut could be the same.
+/// The demangled name; none when `mangled` is not mangled. A name can refer to its own parts, so that few bytes become
+/// many: a name that becomes too long has none either, since names that were cut could be the same.
 pub fn demangle(mangled: &str) -> Option<String> {
     if mangled.len() > MAX_MANGLED_BYTES {
         return None;
@@ -27,7 +27,7 @@ pub fn demangle(mangled: &str) -> Option<String> {
     Some(name.text)
 }
 
-/// Refuses what is too much.
+/// A text that refuses to grow beyond the limits.
 struct Bounded {
     text: String,
     parts: usize,

@@ -1,13 +1,13 @@
-//! Where records go.
+//! The receivers of records.
 
 use crate::model::{Agent, Event, Kernel, Process, StringId};
 
-/// Takes records as they become known: a trace file, a live view, something that adds up.
+/// Takes records as they become known: a trace file, a live view, a counter.
 ///
-/// It gives names their ids, by which the rest refers to them. A sink that wants to stand beside another
-/// one wraps it: it hands on what it is given, and the ids that it gets back.
+/// It gives names their ids, by which other records refer to them. A sink that wants to stand beside another one wraps
+/// it: it hands on the records that it is given, and returns the ids that it gets back.
 pub trait RecordSink {
-    /// Why it takes no more.
+    /// The reason for which it takes no more.
     type Error;
 
     /// Takes an event.
@@ -17,8 +17,8 @@ pub trait RecordSink {
     /// When it takes no more.
     fn push(&mut self, event: Event) -> Result<(), Self::Error>;
 
-    /// The id of `text`, the same one for the same text; 0 for the empty text, and for what is left out.
-    /// `process_id` is who told it (0: no certain one), since a sink may bound what each process tells.
+    /// The id of `text`, the same one for the same text; 0 for the empty text, and for a text that is left out.
+    /// `process_id` is the process that told it (0: no certain one), since a sink may bound the texts of each process.
     fn string(&mut self, process_id: u32, text: &str) -> StringId;
 
     /// Takes a kernel symbol of a process. Before the first event that refers to it.

@@ -22,7 +22,7 @@ use crate::rings;
 
 /// Ids that a thread takes at once: the counter is the process's.
 const BLOCK: u64 = 1024;
-/// How far a call's frame is from that of a call inside of it, bytes, at most: others are on other stacks.
+/// The longest distance of a call's frame from that of a call inside of it, bytes: others are on other stacks.
 const REACH: usize = 1 << 20;
 
 static BLOCKS: AtomicU64 = AtomicU64::new(0);

@@ -19,8 +19,7 @@ const RETRY_NS: u64 = 100_000_000;
 /// Records numbered so far in each ring. They outlive its owners, and the memories: a number is
 /// never given twice.
 static NUMBERS: [AtomicU64; MAX_RINGS] = [const { AtomicU64::new(0) }; MAX_RINGS];
-/// [`NUMBERS`] when the memory was put in place: what has a number up to these was recorded into
-/// another one.
+/// [`NUMBERS`] when the memory was put in place: a record with a number up to these was written into another one.
 static BEFORE: [AtomicU64; MAX_RINGS] = [const { AtomicU64::new(0) }; MAX_RINGS];
 
 thread_local! {
@@ -49,8 +48,7 @@ fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
     let tid = u64::from(sys::gettid());
     let free = (0..memory.rings().min(MAX_RINGS)).find(|&ring| {
         memory.owner(ring).is_some_and(|owner| {
-            // Acquire pairs with the Release by which `roctap` frees a ring: what the last owner
-            // wrote is before what we write.
+            // Acquire pairs with the Release by which `roctap` frees a ring: the last owner's words come before ours.
             owner.load(Ordering::Relaxed) == 0
                 && owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })

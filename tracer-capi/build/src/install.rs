@@ -93,7 +93,7 @@ impl Development {
         )
     }
 
-    /// A later minor version serves who asks for an earlier one.
+    /// A later minor version serves programs that ask for an earlier one.
     fn cmake_version(&self) -> String {
         let Self { version, .. } = self;
         let major = version.split('.').next().unwrap_or_default();

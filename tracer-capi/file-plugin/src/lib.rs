@@ -5,7 +5,7 @@
 //! * [`plugin`]: a call or an activity becomes a line of a file ([`tracer_text`]).
 //! * [`kernels`]: names of kernels, demangled once.
 //! * [`output`]: the files, made when the first line comes.
-//! * [`runtime`]: what the HSA runtime that is loaded says of itself.
+//! * [`runtime`]: the agents that the loaded HSA runtime reports.
 //!
 //! `docs/roctracer.md` says what is written. A panic ends here, and is an error for the tool.
 

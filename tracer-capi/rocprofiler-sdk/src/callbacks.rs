@@ -89,8 +89,9 @@ unsafe extern "C-unwind" fn rocprofiler_configure_callback_tracing_service(
     })
 }
 
-/// `rocprofiler_callback_tracing_operation_args_cb_t`: kind, operation, which argument, where it is, how often it can be
-/// followed, its type, its name, its value as text, how often it was followed for that, data. Not 0 ends the iteration.
+/// `rocprofiler_callback_tracing_operation_args_cb_t`: kind, operation, index of the argument, its address, the number
+/// of times that it can be followed, its type, its name, its value as text, the number of times that it was followed
+/// for the text, data. Not 0 ends the iteration.
 type ArgumentFunction = unsafe extern "C-unwind" fn(
     u32,
     i32,
@@ -138,7 +139,7 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_callback_tracing_kind_operation_
     answer::SUCCESS
 }
 
-/// `rocprofiler_buffer_tracing_operation_args_cb_t`: the same but how often it was followed.
+/// `rocprofiler_buffer_tracing_operation_args_cb_t`: the same without the number of times that it was followed.
 #[cfg(feature = "v1")]
 type RecordArgumentFunction = unsafe extern "C-unwind" fn(
     u32,
@@ -152,8 +153,8 @@ type RecordArgumentFunction = unsafe extern "C-unwind" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Calls a function with each argument of a call that is recorded with them. Nothing is followed: what they point at may
-/// have changed since.
+/// Calls a function with each argument of a call that is recorded with them. No pointer is followed: the memory behind
+/// it may have changed since.
 ///
 /// # Safety
 ///

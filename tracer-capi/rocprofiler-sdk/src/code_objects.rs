@@ -100,7 +100,7 @@ struct Loaded {
     claimed: AtomicU64,
     /// The services that were told.
     told: AtomicU64,
-    /// How many threads are telling tools of it.
+    /// The number of threads that are telling tools of it.
     telling: AtomicU32,
     is_unloaded: AtomicBool,
     /// The data that tools keep: for each service one word of the code object, and one of each kernel.
@@ -116,7 +116,7 @@ unsafe impl Sync for Loaded {}
 
 struct Known {
     loaded: Vec<Arc<Loaded>>,
-    /// How many threads are looking for what is loaded, without the lock.
+    /// The number of threads that are looking for loaded code objects, without the lock.
     looking: u32,
     /// Executables that are being destroyed, or were while somebody looked.
     going: Vec<Going>,

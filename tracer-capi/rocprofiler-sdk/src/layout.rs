@@ -50,7 +50,7 @@ pub fn copied(from: bool, to: bool) -> usize {
     1 + usize::from(to) + 2 * usize::from(from)
 }
 
-/// The id of the agent of a node of the driver's: who takes an index for an id finds none.
+/// The id of the agent of a node of the driver's: a tool that takes an index for an id finds none.
 pub fn agent_id(node: u32) -> u64 {
     0x4_0000 + u64::from(node)
 }

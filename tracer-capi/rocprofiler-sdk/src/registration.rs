@@ -68,7 +68,7 @@ static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// The process exits: nothing begins any more.
 static EXITS: AtomicBool = AtomicBool::new(false);
 
-/// How many threads finalize a tool that wanted to be.
+/// The number of threads that finalize a tool that wanted to be.
 static ITSELF: AtomicUsize = AtomicUsize::new(0);
 
 /// The time that one of these locks is waited for: its owner may have been stopped, or may wait for the thread that

@@ -43,7 +43,7 @@ pub enum Class {
 }
 
 impl Argument {
-    /// How many times it can be followed: 1 of a pointer, 2 of a pointer to pointers.
+    /// The number of times that it can be followed: 1 of a pointer, 2 of a pointer to pointers.
     pub fn indirections(&self) -> usize {
         let ty = self.ty.to_bytes();
         let is_function = ty.windows(2).any(|two| two == b"(*");

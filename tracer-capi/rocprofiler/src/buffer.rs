@@ -134,7 +134,7 @@ struct State {
     spares: Vec<&'static Half>,
     /// Handed over, the oldest first.
     full: VecDeque<&'static Half>,
-    /// How many halves have been handed over, and how many of those delivered.
+    /// The number of halves that have been handed over, and of those that were delivered.
     handed: u64,
     delivered: u64,
     /// The bytes of the halves that it has got for records that cannot wait.

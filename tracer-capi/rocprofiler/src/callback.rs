@@ -62,7 +62,7 @@ pub type Ask = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;
 /// The time between two looks of a thread that waits for callbacks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Functions of a tool that others call: how many have not returned, and whether they may be called.
+/// Functions of a tool that others call: the number that have not returned, and whether they may be called.
 #[derive(Default, Debug)]
 pub struct Calls {
     under_way: AtomicUsize,

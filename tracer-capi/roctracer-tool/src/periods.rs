@@ -1,4 +1,4 @@
-//! Threads that start and stop tracing, and that have delivered what was recorded. They end with the process.
+//! Threads that start and stop tracing, and that have the recorded activities delivered. They end with the process.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::Builder;
@@ -51,7 +51,7 @@ pub fn control(roctracer: &'static Roctracer, delay: Duration, length: Duration,
     });
 }
 
-/// Has what was recorded delivered again and again, by what does it.
+/// Calls `flush`, which delivers the recorded activities, again and again.
 pub fn flush(every: Duration, flush: impl Fn() + Send + 'static) {
     start(move || {
         while wait(every) {

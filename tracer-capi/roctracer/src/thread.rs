@@ -48,7 +48,7 @@ fn schedule_by_itself() {
     sys::own_thread();
 }
 
-/// How often this process has been forked from one that already watched for it.
+/// The number of times that this process has been forked from one that already watched for it.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// A process, for whether we still are in it: threads do not survive a `fork`, and locks may be held for ever.

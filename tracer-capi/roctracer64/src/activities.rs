@@ -1,4 +1,4 @@
-//! Activities (3.6): what is recorded in which pool.
+//! Activities (3.6): the operations that are recorded, and their pools.
 
 #![expect(unsafe_code, reason = "exports, and handles of the client's")]
 

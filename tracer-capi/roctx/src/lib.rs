@@ -24,14 +24,14 @@ thread_local! {
 /// The id that the next range gets; 0 is none.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Begins a range of this thread. Returns how many there were.
+/// Begins a range of this thread. Returns the number of ranges before.
 fn push() -> i32 {
     let depth = DEPTH.get();
     DEPTH.set(depth.saturating_add(1));
     depth
 }
 
-/// Ends a range of this thread. Returns how many are left, -1 if there was none.
+/// Ends a range of this thread. Returns the number of ranges that are left, -1 if there was none.
 fn pop() -> i32 {
     match DEPTH.get() {
         0 => -1,

@@ -29,17 +29,17 @@ pub struct CodeObject {
     pub handle: u64,
     /// `hsa_agent_t`.
     pub agent: u64,
-    /// Where it was loaded from: [`IN_FILE`], or [`IN_MEMORY`].
+    /// The place that it was loaded from: [`IN_FILE`], or [`IN_MEMORY`].
     pub storage_type: u32,
     /// A file descriptor; -1 if it was in memory.
     pub storage_file: i32,
-    /// Where it was in memory; zeros if it was in a file.
+    /// Its address in memory; zeros if it was in a file.
     pub memory_base: u64,
-    /// So many bytes.
+    /// Its size there, bytes.
     pub memory_size: u64,
-    /// Where it is loaded.
+    /// The address at which it is loaded.
     pub load_base: u64,
-    /// So many bytes.
+    /// Its size there, bytes.
     pub load_size: u64,
     /// The difference to the addresses in it.
     pub load_delta: u64,

@@ -29,7 +29,7 @@ pub use hip::{follow as follow_hip, patch as patch_hip};
 pub use open::{CallSink, Detail};
 use open::{PLACES, Place, SINK};
 
-/// How often the HSA runtime's tables were made anew. HIP's are made once.
+/// The number of times that the HSA runtime made its tables. HIP's are made once.
 static MADE: AtomicU32 = AtomicU32::new(1);
 
 /// Sets the calls that are to be recorded whenever we record, as [`Wanted`] words by slot, and the sink that receives
@@ -142,7 +142,7 @@ pub fn in_place() -> u8 {
     bits
 }
 
-/// Begins to record what is wanted of these slots.
+/// Begins to record the wanted parts of calls of these slots.
 pub fn begin(slots: Range<usize>) {
     for place in PLACES.get(slots).into_iter().flatten() {
         place.wanted.store(place.wish.load(Ordering::Relaxed), Ordering::Release);

@@ -93,8 +93,8 @@ pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
     Some(unsafe { core::slice::from_raw_parts(at.cast::<T>(), count) })
 }
 
-/// Maps `bytes`, of the beginning of a file, shared with others, or zeros of our own, of which the first so many may be
-/// used; [`open_pages`] has others used. None where the kernel refuses.
+/// Maps `bytes`, of the beginning of a file, shared with others, or zeros of our own. The first `usable` of them may be
+/// used; [`open_pages`] allows the use of others. None where the kernel refuses.
 ///
 /// A page of a file costs nothing until it is touched, also where the process has all that is mapped locked into
 /// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for them. Pages of
@@ -106,8 +106,8 @@ pub fn map_pages(bytes: usize, file: Option<c_int>, usable: usize) -> Option<*mu
         Some(file) => (libc::MAP_SHARED, file),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
     };
-    // SAFETY: a fresh mapping of pages that nobody may touch yet, so that none is brought in. What
-    // fails after that changes what it costs, or that it can be used, which is asked for.
+    // SAFETY: a fresh mapping of pages that nobody may touch yet, so that none is brought in. A later call that fails
+    // changes their cost, or that they can be used, which is asked for.
     unsafe {
         let at = libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, file, 0);
         if at == libc::MAP_FAILED {
@@ -148,8 +148,8 @@ pub fn sealed_bytes(file: c_int) -> Option<usize> {
     }
 }
 
-/// Whether so many bytes more are an eighth of what the process may map at most (`RLIMIT_AS`), and leave as much as they
-/// take.
+/// Whether `bytes` more are at most an eighth of the bytes that the process may map (`RLIMIT_AS`), and leave as much as
+/// they take.
 pub fn leaves_room(bytes: usize) -> bool {
     // Not by a system call that a filter may not allow, and kill for.
     let soft = |limits: &str| limits.split_ascii_whitespace().next()?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! The process: what the kernel tells of it in `/proc`, and functions that are called when it forks or exits.
+//! The process: its description by the kernel in `/proc`, and functions that are called when it forks or exits.
 
 #![expect(unsafe_code, reason = "system calls")]
 
@@ -16,8 +16,8 @@ pub fn pid_in_proc() -> Option<u32> {
     line(STATUS, b"Tgid:", |value| value.parse().ok())
 }
 
-/// Whether a seccomp filter is in force for the calling thread, or may be. It can kill for any call that the
-/// program itself does not make, so those are left out then: what is read here every program reads.
+/// Whether a seccomp filter is in force for the calling thread, or may be. A filter can kill for any call that the
+/// program itself does not make, so such calls are left out then; the files that are read here every program reads.
 pub fn is_confined() -> bool {
     line(STATUS, b"Seccomp:", |value| Some(value != "0")).unwrap_or(true)
 }

@@ -13,10 +13,10 @@ const OWN_STACK_BYTES: usize = 512 << 10;
 
 /// Starts a thread with every signal blocked; false when that failed.
 ///
-/// It is detached; what it runs must live as long as the process. It is given its name, by which it calls itself
-/// ([`name_thread`]). It is scheduled by itself: it may run
-/// on every CPU that the kernel lets the process have, and neither waits for the thread that starts it
-/// nor goes before others as that may (`SCHED_FIFO`, one CPU, a nice value).
+/// It is detached; everything that it uses must live as long as the process. It is given its name, by which it calls
+/// itself ([`name_thread`]). It has a schedule of its own: it may run on every CPU that the kernel lets the process
+/// have, and neither waits for the thread that starts it nor goes before others as that may (`SCHED_FIFO`, one CPU, a
+/// nice value).
 pub fn spawn(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: every pointer is valid for its call; the attributes are destroyed after use; the
     // signal mask of the calling thread is restored.
@@ -116,7 +116,7 @@ pub fn own_thread() {
     }
 }
 
-/// How many CPUs the process may run on; 1 when unknown.
+/// The number of CPUs that the process may run on; 1 when unknown.
 #[cfg(test)]
 fn cpus() -> usize {
     // SAFETY: all zeros is a valid cpu_set_t, which the call fills.

@@ -27,7 +27,7 @@ fn thread_block() -> usize {
 /// Where it is in glibc's `struct pthread`.
 const TID_AT: usize = 0x2d0;
 
-/// How many threads have seen that libc keeps a thread's id where it has in all its releases of x86-64.
+/// The number of threads that have seen libc keep a thread's id at the place of all its releases of x86-64.
 static TIDS_SEEN: AtomicU32 = AtomicU32::new(0);
 
 /// Looks where libc keeps the calling thread's id. When two threads have, [`gettid`] makes no system call any more, for
@@ -63,11 +63,12 @@ unsafe extern "C-unwind" {
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Where libc keeps whether a thread may be cancelled at any instruction: bits of a word, and how far behind the begin of the
-/// thread's block that is, in the upper half; 0 while it is not known.
+/// The place where libc keeps whether a thread may be cancelled at any instruction: bits of a word, and the word's
+/// distance behind the begin of the thread's block, in the upper half; 0 while it is not known.
 static ASYNCHRONOUS: AtomicU64 = AtomicU64::new(0);
 
-/// Looks where that is, which differs between releases, by changing it: in a thread of ours whose signals wait.
+/// Looks for that place, which differs between releases, by changing the setting: in a thread of ours whose signals
+/// wait.
 pub fn look_for_cancellation() {
     /// From the thread's id on, as far as the block is known to go in all releases, or may go.
     const WORDS: usize = (0x980 - TID_AT) / 4;

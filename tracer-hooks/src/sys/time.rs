@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::process::{inode, line};
 
-/// How far this process's CLOCK_BOOTTIME is ahead of [`now_ns`].
+/// By how much this process's CLOCK_BOOTTIME is ahead of [`now_ns`].
 static AHEAD_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Now, ns of CLOCK_BOOTTIME, the HSA system clock. The vDSO serves it without a system call.
@@ -19,7 +19,7 @@ pub fn now_ns() -> u64 {
     ns.wrapping_sub(ahead_ns())
 }
 
-/// How far this process's CLOCK_BOOTTIME is ahead of [`now_ns`], ns: not 0 in a time namespace of its own, once
+/// By how much this process's CLOCK_BOOTTIME is ahead of [`now_ns`], ns: not 0 in a time namespace of its own, once
 /// [`take_machines_time`] was called.
 #[inline]
 pub fn ahead_ns() -> u64 {

@@ -1,12 +1,12 @@
-//! The API functions that roctap can trace, and the meaning of what was captured of a call.
+//! The API functions that roctap can trace, and the meaning of the words that were captured of a call.
 //!
 //! * `generated.rs`: names, ids, argument and result types, from ROCm's headers. Written by
 //!   `cargo xtask gen-api`, checked in.
-//! * [`capture`]: what is captured of a call, by probes or by the shim. By hand are only the functions with
-//!   output values and those with callbacks, which must not get a return probe; all else, stack arguments
-//!   too, comes from `generated.rs`.
+//! * [`capture`]: the words of a call that are captured, by probes or by the shim. By hand are only the functions with
+//!   output values and those with callbacks, which must not get a return probe; all else, stack arguments too, comes
+//!   from `generated.rs`.
 //! * `roctx.rs`: the five functions of roctx, by hand.
-//! * [`format_args`], [`format_return`]: a call as text; [`argument`], [`output`]: what it is made of.
+//! * [`format_args`], [`format_return`]: a call as text; [`argument`], [`output`]: its parts.
 //! * [`outcome`]: whether it failed.
 //! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.
 //!

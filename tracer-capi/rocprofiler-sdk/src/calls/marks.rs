@@ -12,7 +12,7 @@ use super::operations::Operation;
 use super::payload::Payload;
 use super::record::Begun;
 
-/// So many libraries of this kind are recorded in a process: each has ranges and ids of its own.
+/// The number of libraries of this kind that are recorded in a process: each has ranges and ids of its own.
 pub const LIBRARIES: usize = 4;
 
 /// An argument or a result, as a word.

@@ -104,7 +104,7 @@ struct State {
     full: VecDeque<Held>,
     /// Bytes of a buffer, none of which is smaller.
     buffer_bytes: usize,
-    /// How many buffers have been handed over, and how many of those delivered.
+    /// The number of buffers that have been handed over, and of those that were delivered.
     handed: u64,
     delivered: u64,
     /// The count of buffers that are to be delivered without waiting for a full buffer.

@@ -174,7 +174,7 @@ unsafe fn info(slot: usize, of: u64, attribute: u32) -> u32 {
     if status == Some(SUCCESS) { value } else { 0 }
 }
 
-/// A call begins: what it takes away is told.
+/// A call begins: tells callbacks of the objects that it takes away.
 pub fn entered(slot: usize, call: &Call, at: usize) {
     match slot {
         POOL_FREE => tell_allocation(call.args[0], 0, (0, 0), at),
@@ -183,7 +183,7 @@ pub fn entered(slot: usize, call: &Call, at: usize) {
     }
 }
 
-/// A call has succeeded: what it has done is told.
+/// A call has succeeded: tells callbacks of its effect.
 pub fn left(slot: usize, call: &Call, at: usize) {
     const SEGMENT: u32 = 0;
     const GLOBAL_FLAGS: u32 = 1;

@@ -168,7 +168,7 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     let (state, begins) = unsafe { (&mut (*kept).callback, (*kept).data.api.phase == ENTER) };
     match (begins, *state) {
         (true, CallbackState::NotCalled) => *state = CallbackState::Entered,
-        // Only who was told of the begin is told of the end.
+        // Only a callback that was told of the begin is told of the end.
         (false, CallbackState::Returned) => {}
         // HIP says once more that a call begins when it ends by an exception of the callback's.
         _ => return,

@@ -1,10 +1,10 @@
-//! Calls of HIP: what the runtime tells of them.
+//! Calls of HIP, as the runtime reports them.
 //!
 //! * [`runtime`]: the HIP runtime that is loaded.
-//! * [`by_operation`]: it tells by functions for each operation, before ROCm 5.3.1;
-//! * [`one_function`]: by one function, from then on.
-//! * [`protocol`]: what both can do.
-//! * [`client`]: whose records they are, and the calls that a thread is in.
+//! * [`by_operation`]: it reports to functions of each operation, before ROCm 5.3.1;
+//! * [`one_function`]: to one function, from then on.
+//! * [`protocol`]: the operations of both.
+//! * [`client`]: the client that receives calls, and the calls that a thread is in.
 
 mod by_operation;
 mod client;

@@ -71,7 +71,7 @@ pub struct OneFunction {
     is_since_6: bool,
     /// By operation.
     followed: Vec<AtomicBool>,
-    /// How many are.
+    /// The number of followed operations.
     count: AtomicU32,
 }
 
