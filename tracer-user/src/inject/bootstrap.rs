@@ -1,17 +1,17 @@
-//! The code that the new thread runs, and the page that it shares with us.
+//! The code that the new thread runs, and the page that it shares with roctap.
 //!
-//! It is copied into the block, so it is position independent and finds everything relative to the
-//! block's beginning, which the thread begins with in `rbx`. Until it has a mapping that it may write
-//! to, it uses no memory. It never calls libc before `go`, and then `pthread_create` alone: what
-//! follows (`dlopen`, `dlsym`, the shim) runs on an ordinary thread of the process. Where the shim is
-//! loaded already it does not even call that: the shim hands the work to a thread of its own.
+//! The code is copied into the block, so it is position independent and finds everything relative to the block's
+//! beginning, which the thread begins with in `rbx`. Until the thread has a mapping that it may write to, it uses no
+//! memory. It never calls libc before `go`, and then `pthread_create` alone: the rest (`dlopen`, `dlsym`, the shim)
+//! runs on an ordinary thread of the process. If the shim is loaded already, the new thread does not even call
+//! `pthread_create`: the shim hands the work to a thread of its own.
 #![expect(unsafe_code, reason = "the addresses of the assembled code")]
 
 use core::arch::global_asm;
 
 use tracer_common::shim::Attach;
 
-/// Offset in the block of the page that is shared with us; the code is before it.
+/// Offset in the block of the page that is shared with roctap; the code is before it.
 pub const PAGE: u64 = 0x1000;
 
 /// Offsets in the shared page. An [`Attach`] is at its beginning.
@@ -24,7 +24,7 @@ pub mod at {
     pub const DLERROR: usize = 0x98;
     pub const PTHREAD_CREATE: usize = 0xa0;
     pub const PTHREAD_DETACH: usize = 0xa8;
-    /// Where the thread's id is to be, for libc.
+    /// The address where libc expects the thread's id.
     pub const TID_SLOT: usize = 0xb0;
     /// The descriptors of the memory and of the library; -1 before, or an error.
     pub const MEMORY_FD: usize = 0xb8;
@@ -33,7 +33,7 @@ pub mod at {
     pub const GO: usize = 0xc8;
     /// One of [`super::state`], 32 bits.
     pub const STATE: usize = 0xcc;
-    /// 0 while the thread is there, 32 bits: written by the kernel.
+    /// 0 once the thread is gone, 32 bits: written by the kernel.
     pub const ALIVE: usize = 0xd0;
     /// The id of the thread that is at work, as the process sees it: of the new one, then of the ordinary
     /// one that it starts.
@@ -49,21 +49,21 @@ pub mod at {
     pub const LIBRARY_NAME: usize = 0x140;
     pub const SYMBOL: usize = 0x180;
     pub const PATH: usize = 0x200;
-    /// What `dlerror` says.
+    /// The message of `dlerror`.
     pub const MESSAGE: usize = 0x300;
-    /// Bytes of it.
+    /// The most bytes of the message.
     pub const MESSAGE_BYTES: usize = 0x400;
 }
 
-/// What the thread is told: values at [`at::GO`], where 0 means nothing yet.
+/// Orders to the thread: values at [`at::GO`], where 0 means no order yet.
 pub mod go {
     /// The descriptors are filled.
     pub const GO: u32 = 1;
-    /// All has been seen: end.
+    /// Roctap has read everything: end.
     pub const END: u32 = 2;
 }
 
-/// How far it has come: values at [`at::STATE`].
+/// The thread's progress: values at [`at::STATE`].
 pub mod state {
     pub const STARTED: u32 = 0;
     /// The descriptors are there.
@@ -76,21 +76,21 @@ pub mod state {
     pub const NOT_LOADED: u32 = 4;
     /// A system call or `pthread_create` failed; there is an error number.
     pub const FAILED: u32 = 5;
-    /// Nobody said go.
+    /// Roctap never gave the order to go.
     pub const GAVE_UP: u32 = 6;
 }
 
-/// Nanoseconds of the first nap, and by how much each is longer than the one before: what roctap does
-/// not do at once is mostly never done.
+/// Nanoseconds of the first nap, and by how much each nap is longer than the one before: an order that roctap does not
+/// give at once is mostly never given.
 pub const NAP_NS: u64 = 100_000;
 const LONGER_NS: u32 = 2_000;
-/// The signals that the thread blocks, by which others know it: all but 33, for which the process's `setuid` would wait.
-/// The one that made it blocked all.
+/// The signals that the thread blocks, by which others know it: all but 33, for which the process's `setuid` would
+/// wait. The stopped thread, which makes it, blocks all of them.
 pub const SIGNALS: u64 = !(1 << 32);
-/// Those that the ordinary thread blocks: all but 32 and 33, which glibc uses itself.
+/// The signals that the ordinary thread blocks: all but 32 and 33, which glibc uses itself.
 const ORDINARY_SIGNALS: u64 = !(0b11 << 31);
-/// How many naps until the thread gives up, 60 s at least: for `go`, which a roctap without a CPU says late, and again
-/// for the end.
+/// The number of naps until the thread gives up, after 60 s at least: it waits for `go`, which a roctap without a CPU
+/// gives late, and again for the end.
 const NAPS: u32 = 7_700;
 
 const _: () = assert!(size_of::<Attach>() <= at::ENTRY);

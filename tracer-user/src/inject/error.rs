@@ -1,4 +1,4 @@
-//! Why nothing was put into a process.
+//! The reasons why nothing was put into a process.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,15 +7,15 @@ use crate::{
     plan::PlanError,
 };
 
-/// Why nothing is put into a process. Its API calls can be recorded all the same.
+/// The reason why nothing is put into a process. The process's API calls can be recorded all the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Somebody traces it.
+    /// Another process traces it.
     #[error("process {tracer} ({name}) traces it already (a debugger?)")]
     Traced {
-        /// Who.
+        /// The process id of the tracer.
         tracer: u32,
-        /// Its name.
+        /// The tracer's name.
         name: String,
     },
     /// It is a 32-bit program.
@@ -27,10 +27,10 @@ pub enum Refusal {
     /// Its cgroup is frozen.
     #[error("its cgroup {} is frozen, as a paused container's is", .0.display())]
     Frozen(PathBuf),
-    /// Its first thread has ended, and the kernel hands no descriptors of its others over.
+    /// Its first thread has ended, and the kernel hands out no descriptors through its other threads.
     #[error("its first thread has ended; to reach the shim by another one takes Linux 6.9")]
     Outlived,
-    /// It was made by `vfork`, or like that: what is put into it is put into the other one.
+    /// It was made by `vfork` or the like: anything put into it would be put into the other process too.
     #[error("it shares its memory with process {0}, until it executes another program")]
     SharesMemory(i32),
     /// It is confined.
@@ -58,7 +58,7 @@ pub enum Refusal {
     Glibc {
         /// The file.
         path: PathBuf,
-        /// 2.what.
+        /// The minor release: 2.minor.
         minor: u32,
     },
     /// A function is missing.
@@ -77,7 +77,7 @@ pub enum Refusal {
         "it is built with {0}, which does not survive threads that it has not seen start; start it with roctap record instead, or record from outside (--gpu uprobes)"
     )]
     Sanitizer(&'static str),
-    /// All threads that could be stopped move data.
+    /// All threads that could be stopped are moving data.
     #[error(
         "its threads are in system calls that move data (write, send and the like), which would return early if one were stopped"
     )]
@@ -88,13 +88,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether that may be over soon.
+    /// Whether the reason may pass soon.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Traced { .. } | Self::Stopped(_) | Self::Frozen(_) | Self::MovesData)
     }
 }
 
-/// A refusal, or a failure to find out.
+/// A refusal, or a failure to find out whether there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// It is refused.
@@ -117,19 +117,19 @@ pub enum Refused {
 /// Why a process did not get the shim. It goes on as before.
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
-    /// The helper tells why.
+    /// The helper gives the reason.
     #[error("{0}")]
     Refused(String),
-    /// The helper tells what it could wait for.
+    /// The helper gives the reason, which may pass.
     #[error("{0}")]
     Held(String),
     /// The helper cannot be started.
     #[error("starting roctap's helper failed: {cause}")]
     Helper {
-        /// How. Part of the message, hence no `source`.
+        /// The error. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
-    /// The helper has not come back.
+    /// The helper has not answered in time.
     #[error(
         "a thread of process {pid} that was to start another one is stuck in the kernel; roctap's helper puts it back as soon as it comes out"
     )]
@@ -137,7 +137,7 @@ pub enum InjectError {
         /// The process.
         pid: u32,
     },
-    /// Too many helpers have not come back.
+    /// Too many helpers have not answered in time and not ended.
     #[error(
         "{count} helpers of roctap are stuck in the kernel with threads of processes; none is started beyond these"
     )]
@@ -148,43 +148,43 @@ pub enum InjectError {
     /// The process's memory or descriptors cannot be reached.
     #[error("{what}: {cause}")]
     Reach {
-        /// What of it.
+        /// The attempted step.
         what: &'static str,
-        /// How. Part of the message, hence no `source`.
+        /// The error. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
     /// The new thread failed.
     #[error("the thread that was started in it failed: {cause}")]
     Thread {
-        /// How. Part of the message, hence no `source`.
+        /// The error. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
     /// The library could not be loaded.
     #[error("it could not load {name}: {why}")]
     NotLoaded {
-        /// What the library is called.
+        /// The library's name.
         name: String,
-        /// What the dynamic linker says.
+        /// The message of the dynamic linker.
         why: String,
     },
-    /// It takes too long.
+    /// A step took too long.
     #[error("{what} did not happen within {} s", within.as_secs())]
     Late {
-        /// What.
+        /// The step.
         what: &'static str,
-        /// How long was waited.
+        /// The time that roctap waited.
         within: Duration,
     },
     /// The process has ended.
     #[error(transparent)]
     Ended(#[from] Ended),
-    /// The caller could not prepare.
+    /// The caller could not prepare for the shim.
     #[error("{0:#}")]
     Prepare(anyhow::Error),
 }
 
 impl InjectError {
-    /// Whether the process was waited for in vain.
+    /// Whether the process took too long.
     pub fn is_by_time(&self) -> bool {
         matches!(self, Self::Stuck { .. } | Self::Late { .. })
     }

@@ -1,9 +1,9 @@
-//! The process that stops the target: `roctap __inject PID …`, with a descriptor of that process (a pidfd)
-//! as its standard input.
+//! The process that stops the target: `roctap __inject PID …`, with a descriptor of the target (a pidfd) as its
+//! standard input.
 //!
-//! A tracer that is killed leaves its tracee as it is at that moment, perhaps with our registers. So
-//! this is not done by roctap, which somebody may kill at any time, but by a process of its own, in a
-//! session of its own, that ignores what can be ignored and lives for milliseconds.
+//! A tracer that is killed leaves its tracee as it is at that moment, perhaps with the tracer's registers. So roctap,
+//! which somebody may kill at any time, leaves this to a process of its own: it runs in a session of its own, does
+//! not end by the usual signals, and lives for milliseconds.
 
 use std::{
     io::{Read as _, Write as _},
@@ -33,27 +33,27 @@ use super::{
 };
 use crate::{alarm, clock::Patience, discover::Subject, privileges, program::program};
 
-/// Names of the memfds, for people who read `/proc/PID/maps`.
+/// Name of the shim's memfd, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
-/// How long roctap waits for its helper.
+/// The longest time that roctap waits for its helper.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// How long the helper works before it ends, but for the time when a thread is stopped: less than that, so
-/// that roctap hears of it. Milliseconds are usual; an emulated machine that others use has needed more than
-/// twenty seconds.
+/// The time after which the helper ends, unless a thread is stopped just then: shorter than [`PATIENCE`], so that
+/// roctap learns of it. Milliseconds are usual; an emulated machine that others use has needed more than twenty
+/// seconds.
 const WORK_WITHIN: Duration = Duration::from_secs(60);
-/// Helpers that roctap has given up and that have not ended: each is with a thread that is stuck in the
-/// kernel. None is started beyond these.
+/// The most helpers that roctap has given up and that have not ended: each is busy with a thread that is stuck in the
+/// kernel. No helper is started beyond these.
 const MOST_GIVEN_UP: usize = 16;
 /// How often roctap looks at the time.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// An answer begins so that tells what may be over soon.
+/// The beginning of an answer whose reason may pass soon.
 const HELD: &str = "held: ";
-/// How often a thread is looked for.
+/// The number of rounds in which a thread to stop is looked for.
 const ATTEMPTS: usize = 20;
-/// How many threads are stopped, each time, that seccomp keeps from what is needed.
+/// The number of threads that are stopped in each round although seccomp does not allow them the needed calls.
 const MOST_CONFINED: usize = 4;
 
-/// What the helper is to do.
+/// The helper's task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Start a thread that loads a library of this name, and calls this function of it.
@@ -64,7 +64,7 @@ pub enum Task {
     Unmap(u64, u64),
 }
 
-/// What it did.
+/// The result of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
     pub started: Started,
@@ -74,7 +74,7 @@ pub struct Done {
 /// The helpers that were given up.
 static GIVEN_UP: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// Those that are still there.
+/// The helpers that were given up and have not ended.
 fn given_up() -> MutexGuard<'static, Vec<Child>> {
     let mut given_up = GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner);
     given_up.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -106,14 +106,14 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
         return Err(failed(std::io::Error::other("no output")));
     };
     let answer = read(&mut stdout);
-    // Whoever listens no longer has nothing begun.
+    // A helper that finds its output closed begins nothing any more.
     drop(stdout);
     let Ok(Some(answer)) = answer else {
         given_up().push(child);
         answer.map_err(failed)?;
         return Err(InjectError::Stuck { pid: process.pid() });
     };
-    // It has closed its output, as it ends.
+    // The helper has closed its output, as it does at its end.
     let status = child.wait().map_err(failed)?;
     if answer.is_empty() {
         return Err(match status.signal() {
@@ -131,7 +131,7 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
     })
 }
 
-/// All that a helper says; none if that takes too long.
+/// The whole output of a helper; none if that takes too long.
 fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
     let mut patience = Patience::of(PATIENCE);
     let mut answer = Vec::new();
@@ -167,11 +167,11 @@ fn parse(answer: &str) -> Option<Done> {
     })
 }
 
-/// Runs the helper: does its task and prints what came of it.
+/// Runs the helper: does its task and prints the result.
 ///
 /// # Errors
 ///
-/// When its arguments are not ours, or standard output is gone.
+/// When the arguments do not come from roctap, or standard output is closed.
 pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     alarm::arm(WORK_WITHIN);
     outlive_roctap();
@@ -208,8 +208,8 @@ pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     Ok(std::io::stdout().write_all(answer.as_bytes())?)
 }
 
-/// No signal but SIGKILL, and its own alarm's, ends this process, and that of a group does not reach it. It
-/// goes before others: a thread is stopped as long as it is not scheduled.
+/// Keeps this process alive when roctap is ended: the usual signals do not end it, and those for roctap's group do
+/// not reach it. It runs before other processes: while it waits for a CPU, a thread stays stopped.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
     let _ = setpriority_process(None, HURRIED);
@@ -234,16 +234,17 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
-        // What seccomp does not allow to threads; whether that is what was in the way of all that were tried.
+        // The calls that seccomp does not allow to threads; whether that was the obstacle for all threads that were
+        // tried.
         let (mut refused, mut all) = (Vec::new(), true);
         for candidate in candidates::of(process.pid()) {
             anyhow::ensure!(roctap_listens(), "roctap has ended, or given this up");
-            // By a thread that ends then: a candidate that did not stop in time is let go by that.
+            // On a thread that ends afterwards: the kernel then lets a candidate go that did not stop in time.
             let attempt = || on_thread(process, &feasible, task, candidate);
             let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
             match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
-                // Filters are a thread's own, but most are the same for all.
+                // Each thread has filters of its own, but most threads have the same.
                 Err(StartError::Seccomp(call)) => {
                     refused.push(call);
                     if refused.len() == MOST_CONFINED {
@@ -254,7 +255,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 Err(StartError::Replaced | StartError::Step(StepError::Replaced)) => {
                     return Err(StartError::Replaced.into());
                 }
-                // A limit of the process, which another thread would meet as well.
+                // A limit of the process, which holds for its other threads as well.
                 Err(error @ StartError::Call { .. }) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", candidate.tid),
             }
@@ -265,7 +266,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
         }
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
-    // It may be held since it was looked at.
+    // The process may be held since it was looked at.
     let moves_data = || candidates::all_move_data(process.pid()).then_some(Refusal::MovesData);
     Err(match held_now(process).or_else(moves_data) {
         Some(held) => Refused::from(held).into(),
@@ -273,7 +274,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     })
 }
 
-/// Whether somebody reads what came of the task. A roctap that was killed wants nothing done any more.
+/// Whether roctap still reads the result of the task. A roctap that was killed wants nothing done any more.
 fn roctap_listens() -> bool {
     let stdout = std::io::stdout();
     let mut look = [PollFd::new(&stdout, PollFlags::empty())];
@@ -316,10 +317,10 @@ fn on_thread(
             _ => &[],
         },
     };
-    // Until all that is changed of a thread is put back, the new one included: dropped last.
+    // Holds the alarm off until every change to a thread, the new one included, is undone: dropped last.
     let _held = alarm::hold();
     let mut thread = Writable::seize(process, candidate.tid, &feasible.program)?;
-    // Others may have been tried before it.
+    // Other threads may have been tried before this one.
     if candidates::moves_data(process.pid(), candidate.tid) {
         return Err(StartError::MovesData);
     }
@@ -342,13 +343,13 @@ fn on_thread(
     let stopped = stopped.map_or(Duration::ZERO, |since| since.elapsed());
     let started = started?;
     if !matches!(task, Task::Unmap(..))
-        // A list of threads ends early where one of them ends just then.
+        // A list of threads ends early if one of them ends just then.
         && let Some(new) = (0..ATTEMPTS).find_map(|_| candidates::named_inside(process.pid(), started.tid)).and_then(id)
     {
         schedule_by_itself(new);
         if let Some(nice) = own {
-            // The new thread has its nice value from the hurried one, and what it starts will have its.
-            // The process's is that of its main thread, unless another roctap hurries that just now.
+            // The new thread has inherited its nice value from the hurried one, and would pass it on. The process's own
+            // value is that of its main thread, unless another roctap hurries that one just now.
             let main = id(process.pid()).and_then(|main| getpriority_process(Some(main)).ok());
             let nice = main.filter(|&main| main > HURRIED).unwrap_or(nice);
             let _ = setpriority_process(Some(new), nice);
@@ -357,10 +358,9 @@ fn on_thread(
     Ok(Done { started, stopped })
 }
 
-/// Takes what the new thread has from the one that was stopped, and what it starts would have from it: on
-/// the one CPU of a thread that is real time and does not sleep it would never run. The kernel leaves of
-/// all CPUs those of the process's cpuset. Where that is not allowed (another user's process without
-/// CAP_SYS_NICE), it stays as it is.
+/// Resets the scheduling that the new thread has inherited from the stopped one, and would pass on: on the one CPU of
+/// a real-time thread that does not sleep, it would never run. The kernel narrows all CPUs down to those of the
+/// process's cpuset. If this is not allowed (another user's process without CAP_SYS_NICE), nothing changes.
 fn schedule_by_itself(thread: Pid) {
     let mut cpus = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| cpus.set(cpu));
@@ -378,8 +378,8 @@ fn schedule_by_itself(thread: Pid) {
     tracing::debug!("the new thread by itself: CPUs {affinity:?}, policy {policy}");
 }
 
-/// A thread that goes before others while it is stopped and resumed: on a busy machine most of the time
-/// goes by until it is scheduled. Dropping this puts its nice value back.
+/// A thread that runs before others while it is stopped and resumed: on a busy machine most of the time passes until
+/// it is scheduled. Dropping this puts its nice value back.
 struct Hurried {
     thread: Pid,
     nice: i32,
@@ -410,7 +410,7 @@ impl Drop for Hurried {
 mod tests {
     use super::*;
 
-    /// Without chance in its addresses the next program has its C library where the last one had it.
+    /// Without randomised addresses the next program has its C library where the last one had it.
     #[test]
     fn what_was_looked_at_is_what_is_touched() {
         let mut child = Command::new("setarch")
@@ -431,7 +431,7 @@ mod tests {
         input.write_all(b"go\nback\n").unwrap();
         hears(b"back\n");
         let candidate = candidates::of(process.pid())[0];
-        // No bytes: the kernel refuses that, if it is asked.
+        // Zero bytes: the kernel would refuse to unmap them, if it were asked.
         let nothing = Task::Unmap(0, 0);
         let on_thread = || on_thread(&process, &looked_at, &nothing, candidate).unwrap_err();
         let error = std::thread::scope(|scope| scope.spawn(on_thread).join().unwrap());
@@ -440,14 +440,14 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// The test runs itself again, as a helper that its process keeps waiting.
+    /// The test runs itself again, as a helper that waits for its process.
     #[test]
     fn a_helper_that_is_kept_waiting_ends() {
         const AGAIN: &str = "ROCTAP_TEST_HELPER";
         if std::env::var_os(AGAIN).is_some() {
             helper(&[]).unwrap_err();
             assert!(alarm::hold().is_armed());
-            // Not before it is held off.
+            // Long enough that the alarm is held off before it would go off.
             let soon = Duration::from_secs(2);
             alarm::arm(soon);
             let began = std::time::Instant::now();
@@ -485,7 +485,7 @@ mod tests {
             drop(cat.stdin.take());
             cat.wait().unwrap();
         }
-        // Who has ended is not counted.
+        // A helper that has ended is not counted.
         given_up().extend(cats);
         assert_eq!(given_up().len(), 0);
     }

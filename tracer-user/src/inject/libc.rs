@@ -1,4 +1,4 @@
-//! Which C library a process runs on, and where in it the functions are that the bootstrap calls.
+//! Recognises the C library of a process, and finds the functions in it that the bootstrap calls.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::{
 
 /// The releases whose thread descriptor is known: 2.n.
 const GLIBC: std::ops::RangeInclusive<u32> = 28..=44;
-/// As much of the library as is searched for its release, bytes.
+/// The most bytes of the library that are searched for its release.
 const MAX_BYTES: u64 = 8 << 20;
-/// Pieces in which it is mapped as code: one, as a rule.
+/// The most pieces in which the library's code may be mapped: usually there is one.
 const MAX_PIECES: usize = 8;
-/// What is read of its code at once, bytes.
+/// The number of bytes of its code that are read at once.
 const PIECE_BYTES: usize = 16 << 10;
-/// The instruction.
+/// The `syscall` instruction.
 const SYSCALL: &[u8] = &[0x0f, 0x05];
 
 /// A process's C library.
@@ -28,12 +28,12 @@ pub struct Libc {
     pub dlerror: u64,
     pub pthread_create: u64,
     pub pthread_detach: u64,
-    /// Where a `syscall` instruction is.
+    /// The address of a `syscall` instruction.
     pub syscall: u64,
 }
 
 impl Libc {
-    /// Recognises it. An unknown one is refused, not guessed.
+    /// Recognises the C library. An unknown one is refused, not guessed.
     pub fn find(pid: u32, process: &LiveProcess) -> Result<Self, Refused> {
         let files = discover::mapped(pid, part_of_libc)?;
         let open = |wanted: Part| {
@@ -48,7 +48,7 @@ impl Libc {
         if !GLIBC.contains(&minor) {
             return Err(Refusal::Glibc { path: shown, minor }.into());
         }
-        // Until 2.33 threads and dlopen were libraries of their own.
+        // Until 2.33 threads and `dlopen` were in libraries of their own.
         let parts: Vec<Located<'_>> = [Part::C, Part::Threads, Part::Loader]
             .into_iter()
             .filter_map(|part| Located::find(process, &open(part)?.1).ok())
@@ -83,7 +83,7 @@ pub fn is_libc(name: &str) -> bool {
 }
 
 fn part_of_libc(name: &str) -> Option<Part> {
-    // As the kernel calls one that was replaced since the process began.
+    // The kernel's name for a file that was replaced since the process began.
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     // Before 2.34 the files were called libc-2.31.so and so on.
     let is = |stem: &str, soname: &str| {
@@ -95,7 +95,7 @@ fn part_of_libc(name: &str) -> Option<Part> {
         Some(Part::Threads)
     } else if is("libdl", "libdl.so.2") {
         Some(Part::Loader)
-    // What glibc calls libc.so is a script for the linker.
+    // glibc's own libc.so is a script for the linker.
     } else if name.starts_with("ld-musl-") || name.starts_with("libc.musl-") || name == "libc.so" {
         Some(Part::Musl)
     } else {
@@ -103,7 +103,7 @@ fn part_of_libc(name: &str) -> Option<Part> {
     }
 }
 
-/// The minor release that glibc says of itself: "GNU C Library (…) stable release version 2.36."
+/// The minor release that glibc names itself: "GNU C Library (…) stable release version 2.36."
 fn release(path: &Path) -> Option<u32> {
     let bytes = foreign::File::open(path).ok()?.beginning(MAX_BYTES).ok()?;
     let at = memmem::find(&bytes, b"GNU C Library ")?;

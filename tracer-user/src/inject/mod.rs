@@ -1,18 +1,18 @@
-//! Puts the shim, or another library of ours, into a process that runs, whatever it is doing.
+//! Puts the shim, or another library of ours, into a running process, whatever the process is doing.
 //!
-//! One thread of the process is stopped for a fraction of a millisecond and executes two system calls:
-//! `mmap`, and `clone` of a thread that we have built. The new thread makes two memfds, which are
-//! filled from here, and then lets libc's `pthread_create` start an ordinary thread, which loads the
-//! shim and calls it. `docs/attach.md` tells the whole story, and why not otherwise.
+//! One thread of the process is stopped for a fraction of a millisecond and executes two system calls: `mmap`, and
+//! `clone` of a thread that roctap has built. The new thread makes two memfds, which roctap fills, and then lets libc's
+//! `pthread_create` start an ordinary thread, which loads the shim and calls it. `docs/attach.md` tells the whole
+//! story, and why not otherwise.
 //!
 //! From below, each using those before it:
 //!
-//! * [`error`]: why not; [`bootstrap`]: the code of the new thread; [`seccomp`]: what a process is not
-//!   allowed to do;
-//! * [`libc`] and [`threads`]: what must be known of the process; [`frozen`] and [`refuse`]: who is not to
-//!   be touched;
-//! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`candidates`]: which thread is stopped;
-//! * [`helper`]: the process that runs it; and [`inject()`], here, which is all that others see.
+//! * [`error`]: the reasons against it; [`bootstrap`]: the code of the new thread; [`seccomp`]: the system calls that a
+//!   process is not allowed;
+//! * [`libc`] and [`threads`]: the facts needed about the process; [`frozen`] and [`refuse`]: the processes that must
+//!   not be touched;
+//! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`candidates`]: the choice of the thread to stop;
+//! * [`helper`]: the process that does this; and [`inject()`], here, which is all that other modules see.
 
 mod bootstrap;
 mod candidates;
@@ -55,41 +55,41 @@ use bootstrap::{at, go, state};
 use helper::Task;
 use start::Started;
 
-/// How long the new thread may take to make its descriptors.
+/// The longest time in which the new thread may make its descriptors.
 const READY_WITHIN: Duration = Duration::from_secs(2);
-/// How long it then waits for what is prepared here, at least: see [`bootstrap`].
+/// The shortest time for which the new thread then waits until roctap has prepared: see [`bootstrap`].
 const GO_WITHIN: Duration = Duration::from_secs(60);
-/// How long loading and the shim's answer may take: the process may be in the middle of loading
-/// libraries of its own, and a shim waits some seconds for an earlier roctap that was killed. An emulated machine
-/// that others use has needed more than 15 s.
+/// The longest time for loading and for the shim's answer: the process may be in the middle of loading libraries of
+/// its own, and a shim waits some seconds for an earlier roctap that was killed. An emulated machine that others use
+/// has needed more than 15 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take to end.
+/// The longest time in which the new thread may end.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// Time in which the thread waits for a CPU does not count, but however busy the machine is, so many times
-/// as long is enough.
+/// Time in which the thread waits for a CPU does not count towards these limits. Including that time, a wait is over
+/// after so many times the limit, however busy the machine is.
 const AT_MOST: u32 = 4;
 /// The first pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
-/// The longest one: from here on it is also looked whether the thread waits for a CPU.
+/// The longest pause: from here on roctap also looks whether the thread waits for a CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-/// What a pause is of the time that has passed: what is waited too long for, and what looking costs.
+/// A pause is one part in so many of the time that has passed: this bounds the wait in vain, and the cost of looking.
 const PAUSE_OF_PASSED: u32 = 16;
 
-/// What the process gets.
+/// The function that the process is to call, and the library that it comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
     /// This library is loaded, and a function of it called.
     Library {
         /// The contents of its file.
         bytes: &'a [u8],
-        /// What its memfd is called.
+        /// The name of its memfd.
         name: &'a str,
         /// The function.
         function: &'a str,
     },
     /// A function of a library is called that is loaded already.
     Opened {
-        /// By which the dynamic linker knows it (its soname).
+        /// The name by which the dynamic linker knows it (its soname).
         name: &'a str,
         /// The function.
         function: &'a str,
@@ -102,20 +102,20 @@ pub enum Entry<'a> {
     },
 }
 
-/// What is to be done.
+/// An injection that is to be done.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// In which process.
+    /// The process.
     pub process: &'a Subject,
-    /// Its memory, to be written to: opened before what is given here was looked for in it.
+    /// Its memory, to be written to. It was opened before the addresses below were looked for in it.
     pub memory: &'a TargetMemory,
-    /// What is called.
+    /// The function to call.
     pub entry: Entry<'a>,
-    /// With what. The descriptor and the block are filled in here.
+    /// Its argument. The descriptor and the block are filled in here.
     pub attach: Attach,
 }
 
-/// What can be prepared before the shim runs.
+/// The files that can be prepared before the shim runs.
 pub struct Handed {
     /// A memfd that the process made: empty, and sealing is allowed.
     pub memory: OwnedFd,
@@ -126,13 +126,13 @@ pub struct Handed {
 /// The shim has answered.
 #[derive(Debug)]
 pub struct Injected<T> {
-    /// What was prepared.
+    /// The result of the caller's preparation.
     pub prepared: T,
     /// One of [`attach_status`].
     pub status: u64,
-    /// How long the one thread was stopped.
+    /// The time for which the one thread was stopped.
     pub stopped: Duration,
-    /// How long all of it took.
+    /// The time that all of it took.
     pub took: Duration,
 }
 
@@ -145,7 +145,7 @@ pub fn check(process: &Subject) -> Result<(), Refused> {
     refuse::Feasible::look(process).map(drop)
 }
 
-/// Puts the shim into a process and calls it. `prepare` is called before it runs.
+/// Puts the shim into a process and calls it. `prepare` is called before the shim runs.
 ///
 /// # Errors
 ///
@@ -170,7 +170,7 @@ pub fn inject<T>(
     Ok(Injected { prepared, status, stopped: done.stopped, took: began.elapsed() })
 }
 
-/// Looks until `seen` sees something; none when the thread that `look` looks at was waited for too long.
+/// Polls until `seen` returns something; none if the thread that `look` looks at takes too long.
 fn wait<R>(
     within: Duration,
     mut look: impl FnMut() -> Option<Look>,
@@ -222,7 +222,7 @@ impl Newcomer<'_> {
             .map_err(|cause| InjectError::Reach { what, cause })
     }
 
-    /// Looks until `seen` sees something; none when the time is over, or the process.
+    /// Polls until `seen` returns something; none when the time is over, or when the process has ended.
     fn wait<R>(&self, within: Duration, seen: impl Fn() -> Option<R>) -> Option<R> {
         let pid = self.process.pid();
         let mut known: Option<(u64, u32)> = None;
@@ -291,7 +291,7 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Takes a memfd of the process, which has just been made for us.
+    /// Takes a memfd that the process has just made for roctap.
     fn take(&self, descriptor: u64) -> Result<OwnedFd, InjectError> {
         let what = "taking the memfd that it made";
         memfd::take(self.process, descriptor).map_err(|cause| InjectError::Reach { what, cause })
@@ -302,8 +302,8 @@ impl Newcomer<'_> {
         let what = "filling the library's memfd";
         let library = memfd::fill(self.take(descriptor)?, bytes)
             .map_err(|cause| InjectError::Reach { what, cause })?;
-        // By the thread's number, so that the loader has not seen this name before: it would give back
-        // what it loaded under it. In a PID namespace of its own the process may see our `/proc`.
+        // By the thread's number, so that the loader has not seen this path before: for a known path it would return
+        // the library that it loaded under it. In a PID namespace of its own the process may see roctap's `/proc`.
         let (pid, inside) = (self.process.pid(), self.started.tid);
         let ours =
             candidates::shows_our_numbers(pid).then(|| candidates::named_inside(pid, inside));
@@ -313,7 +313,7 @@ impl Newcomer<'_> {
         Ok(library)
     }
 
-    /// What went wrong in the process.
+    /// The error of the thread in the process.
     fn failure(&self, entry: Entry<'_>) -> InjectError {
         let state = self.half(at::STATE);
         if state == Some(state::GAVE_UP) {
@@ -335,13 +335,13 @@ impl Newcomer<'_> {
         InjectError::Thread { cause: std::io::Error::from_raw_os_error(error as i32) }
     }
 
-    /// Lets the thread end. The shim removes the block; if it was not reached, we do.
+    /// Lets the thread end. The shim removes the block; if the shim was not reached, roctap does.
     fn dismiss(&self, reached: bool) {
-        // It is gone already when it failed.
+        // The thread is gone already if it failed.
         let _ = self.write(at::GO, &go::END.to_le_bytes());
         let ended = self.wait(END_WITHIN, || match self.half(at::ALIVE) {
             Some(1..) => None,
-            // Gone, and so may be the block.
+            // The thread is gone, and the block may be gone too.
             _ => Some(()),
         });
         let unused = matches!(
@@ -349,7 +349,7 @@ impl Newcomer<'_> {
             Some(state::READY | state::NOT_LOADED | state::FAILED | state::GAVE_UP)
         );
         if !reached && ended.is_some() && unused && !self.started.stays {
-            // What was loading returns from our code; the least that it has left to do is a return.
+            // The ordinary thread returns from roctap's code: at the least it has a return instruction left to execute.
             thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
             if let Err(error) = helper::send(self.process, &block) {
@@ -369,7 +369,7 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_millis(400);
 
-    /// How often it is looked at a thread that looks like this, until it is given up.
+    /// How often a thread for which `look` returns this is looked at until it is given up.
     fn looks_at(look: Option<Look>) -> (u32, Duration) {
         let (mut looks, began) = (0, Instant::now());
         let found = wait(

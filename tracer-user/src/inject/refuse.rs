@@ -23,14 +23,14 @@ use crate::{
 /// The hidden subcommand that the helper runs: see `helper`.
 pub const HELPER: &str = "__inject";
 
-/// How long a process may be traced by a helper, which holds it for milliseconds: that of another
+/// The longest time for which a process may be traced by a helper, which holds it for milliseconds: a helper of another
 /// roctap, or of one that was killed.
 const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is known of a process that can be given the shim.
+/// The facts about a process that can be given the shim.
 pub struct Feasible {
     pub process: LiveProcess,
-    /// Which program it runs: see [`foreign::program`].
+    /// The program that it runs: see [`foreign::program`].
     pub program: Vec<u8>,
     pub libc: Libc,
     pub threads: Threads,
@@ -68,7 +68,7 @@ impl Feasible {
         if !Path::new(&format!("/proc/{pid}/root/proc/self")).is_symlink() {
             return Err(Refusal::NoProc.into());
         }
-        // In this order: of a program that is executed in between nothing is read.
+        // In this order: if another program is executed in between, nothing is read of it.
         let program = foreign::program(pid).map_err(procfs::ProcError::from)?;
         let process = LiveProcess::open(pid)?;
         let libc = Libc::find(pid, &process)?;
@@ -78,8 +78,8 @@ impl Feasible {
     }
 }
 
-/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on. None for what
-/// passes by itself.
+/// The reason why nothing can be put into a process now: it is stopped, frozen or traced, and may go on. None for a
+/// state that passes by itself.
 pub fn held_now(process: &Subject) -> Option<Refusal> {
     let looked = process.by_number(|pid| Ok::<_, Refused>(held(pid, &status(pid)?)));
     let (refusal, brief) = looked.ok().flatten()?;
@@ -91,8 +91,8 @@ fn status(pid: u32) -> Result<Status, procfs::ProcError> {
     Status::from_buf_read(foreign::lossy(&text).as_bytes())
 }
 
-/// Why a process cannot be touched now, and whether that is a helper's doing, or that of a tracer which
-/// has ended since.
+/// The reason why a process cannot be touched now, and whether it is brief: caused by a helper, or by a tracer that has
+/// ended since.
 fn held(pid: u32, status: &Status) -> Option<(Refusal, bool)> {
     let state = status.state.chars().next().unwrap_or('?');
     let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) else {
@@ -106,7 +106,7 @@ fn held(pid: u32, status: &Status) -> Option<(Refusal, bool)> {
     Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
 }
 
-/// Whether two processes have one memory; false where the kernel does not tell.
+/// Whether two processes share one memory; false if the kernel does not tell.
 #[expect(unsafe_code, reason = "a system call that no crate at hand wraps")]
 fn share_memory(first: i32, second: i32) -> bool {
     const KCMP_VM: i32 = 1;
@@ -114,7 +114,7 @@ fn share_memory(first: i32, second: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, first, second, KCMP_VM, 0, 0) == 0 }
 }
 
-/// By the header of its executable.
+/// Whether the header of a process's executable is that of a 32-bit program.
 fn is_32_bit(pid: u32) -> bool {
     let program = foreign::File::open(format!("/proc/{pid}/exe").as_ref());
     let header = program.and_then(|program| program.beginning(5));
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts `true` with a file as its standard input, as `posix_spawn` does: the child shares the
-    /// caller's memory until it has opened that.
+    /// Starts `true` with a file as its standard input, as `posix_spawn` does: the child shares the caller's memory
+    /// until it has opened the file.
     #[expect(unsafe_code, reason = "posix_spawn")]
     fn spawn(input: &Path) -> i32 {
         let input = CString::new(input.as_os_str().as_bytes()).unwrap();

@@ -1,8 +1,8 @@
-//! Whether a process's seccomp filters allow what the new thread will do.
+//! Whether a process's seccomp filters allow the system calls of the new thread.
 //!
-//! A container has filters as a rule, and they allow all of it as a rule. But a filter can also kill
-//! the process for a call, so each one is asked before: the kernel hands the filters out to a tracer
-//! with CAP_SYS_ADMIN, and they are run here on the calls that will be made.
+//! A container usually has filters, and they usually allow all of these calls. But a filter can also kill the process
+//! for a call, so each call is checked before: the kernel hands the filters out to a tracer with CAP_SYS_ADMIN, and
+//! roctap runs them on the calls that will be made.
 
 /// An instruction of classic BPF, as the kernel's `struct sock_filter`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Call {
     name: &'static str,
     number: u32,
     arguments: [u64; 6],
-    /// Error numbers with which it may fail, because libc goes on without it.
+    /// Error numbers with which the call may fail, because libc goes on without it.
     may_fail: &'static [u32],
 }
 
@@ -34,8 +34,8 @@ const fn optional(name: &'static str, number: u32, may_fail: &'static [u32]) -> 
     Call { name, number, arguments: [0; 6], may_fail }
 }
 
-/// What the bootstrap, `pthread_create`, `dlopen` and the shim of a confined process call, with the arguments
-/// that filters look at. `docs/attach.md` has the list.
+/// The system calls of the bootstrap, `pthread_create`, `dlopen` and the shim in a confined process, with the
+/// arguments that filters look at. `docs/attach.md` has the list.
 const CALLS: [Call; 27] = [
     call("mmap", 9, [0, 0x40000, 5, 0x22, u64::MAX, 0]),
     call("mmap", 9, [0, 0x40000, 3, 0x22, u64::MAX, 0]),
@@ -66,7 +66,7 @@ const CALLS: [Call; 27] = [
     optional("madvise", 28, ANY),
 ];
 
-/// What the library of ROCprofiler-SDK calls beside these. What a tool calls is not known.
+/// The system calls of ROCprofiler-SDK's library beside these. Those of a tool are not known.
 pub const OF_TOOLS: &[Call] = &[
     call("flock", 73, [5, 1, 0, 0, 0, 0]),
     call("prctl", 157, [15, 0, 0, 0, 0, 0]),
@@ -79,10 +79,10 @@ pub const OF_TOOLS: &[Call] = &[
     optional("statx", 332, ANY),
 ];
 
-/// What the shim calls beside these where no filter keeps it from that.
+/// The system call that the shim makes beside these if no filter forbids it.
 const READ: Call = call("process_vm_readv", 310, [0, 0, 1, 0, 1, 0]);
 
-/// What the kernel has a thread call that was stopped while it waited for a time.
+/// The system call by which a thread goes on that was stopped while it waited for a time.
 const RESTART: Call = call("restart_syscall", 219, [0; 6]);
 
 /// Whether the filters allow `restart_syscall`.
@@ -131,7 +131,7 @@ fn data(call: &Call, offset: u32) -> Option<u32> {
     }
 }
 
-/// Runs a filter; none when it does what the kernel would not have accepted.
+/// Runs a filter; none if the filter does something that the kernel would not have accepted.
 fn run(filter: &[Instruction], call: &Call) -> Option<u32> {
     let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
     let mut memory = [0u32; 16];
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn arguments_are_looked_at() {
-        // Writable and executable memory is refused: args[2] & 6 == 6. None is asked for.
+        // Refuses memory that is writable and executable: args[2] & 6 == 6. None is asked for.
         let filter = vec![
             i(0x20, 0, 0, 0),
             i(0x15, 0, 4, 9),
@@ -241,7 +241,7 @@ mod tests {
             i(0x06, 0, 0, ALLOW),
         ];
         assert_eq!(refused(std::slice::from_ref(&filter)), None);
-        // All executable memory is.
+        // Refuses all executable memory.
         let mut filter = filter;
         (filter[3].k, filter[4].k) = (4, 4);
         assert_eq!(refused(&[filter]), Some("mmap"));

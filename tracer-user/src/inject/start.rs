@@ -1,9 +1,8 @@
 //! The critical section: one thread is stopped, executes `mmap` and `clone`, and is put back.
 //!
-//! It executes no code of libc, so it does not matter what it was doing: it may hold the lock of
-//! `malloc` or be in the middle of `dlopen`. Nothing that it can see is changed: registers, signal
-//! mask, stack. A system call in which it waited is resumed by the kernel, or by us where the kernel
-//! would let it fail with EINTR.
+//! The thread executes no code of libc, so it does not matter what it was doing: it may hold the lock of `malloc` or be
+//! in the middle of `dlopen`. Nothing that it can see is changed: registers, signal mask, stack. A system call in which
+//! it waited is resumed by the kernel, or by roctap if the kernel would let the call fail with EINTR.
 
 use std::time::Duration;
 
@@ -14,13 +13,12 @@ use super::{
     tracee::{Registers, StepError, Writable, repeat_wait},
 };
 
-/// How long the thread may take to stop.
+/// The longest time in which the thread may stop.
 const STOP_WITHIN: Duration = Duration::from_millis(200);
-/// Bytes of the new thread's stack. What it calls on it is `pthread_create`, which may call an
-/// allocator.
+/// Bytes of the new thread's stack. On it runs `pthread_create`, which may call an allocator.
 const STACK_BYTES: u64 = 128 << 10;
 
-/// How often a system call is made that is to be repeated.
+/// How often a system call that is to be repeated is made, at most.
 const MOST_REPEATS: usize = 100;
 
 const SYS_MMAP: u64 = 9;
@@ -28,19 +26,19 @@ const SYS_MUNMAP: u64 = 11;
 const SYS_CLONE: u64 = 56;
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID.
 const CLONE_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x20_0000;
-/// While the thread is held it blocks all signals: one that came to it between two system calls would be lost.
+/// While the thread is held it blocks all signals: a signal that came between two system calls would be lost.
 const HELD_SIGNALS: u64 = !0;
 
-/// What the new thread needs to be told.
+/// The description of the new thread.
 pub struct ThreadStart<'a> {
     /// A `syscall` instruction in the process.
     pub syscall: u64,
     pub threads: &'a Threads,
-    /// Of the stopped thread: makes a model of its thread descriptor.
+    /// Makes a model of the stopped thread's descriptor.
     pub model: &'a dyn Fn(u64) -> Option<Model>,
-    /// The new thread calls libc.
+    /// Whether the new thread calls libc.
     pub calls_libc: bool,
-    /// System calls of what is put in, beside those that are always made.
+    /// System calls of the library that is put in, beside those that are always made.
     pub calls: &'static [seccomp::Call],
     /// Words of the shared page: offset and value.
     pub words: Vec<(usize, u64)>,
@@ -57,9 +55,9 @@ pub struct Started {
     pub block_bytes: u64,
     /// The thread, as the process calls it.
     pub tid: u64,
-    /// The mapping has to stay.
+    /// Whether the mapping has to stay.
     pub stays: bool,
-    /// The process may call `process_vm_readv`.
+    /// Whether the process may call `process_vm_readv`.
     pub may_read: bool,
 }
 
@@ -72,29 +70,29 @@ pub enum StartError {
     /// A system call was refused.
     #[error("{call} in the process failed: {cause}")]
     Call { call: &'static str, cause: std::io::Error },
-    /// The thread is where it must not be interrupted.
+    /// The thread is at a place where it must not be interrupted.
     #[error("the thread is in a restartable sequence")]
     Rseq,
     /// It hands its system calls to the program.
     #[error("the program handles its system calls itself (Syscall User Dispatch)")]
     Dispatched,
-    /// It has begun to move data since it was chosen.
+    /// The thread has begun to move data since it was chosen.
     #[error("the thread is in a system call that moves data")]
     MovesData,
     /// The process is confined.
     #[error("it is confined by seccomp, which does not allow {0}")]
     Seccomp(&'static str),
-    /// Its thread descriptor is not glibc's.
+    /// The stopped thread's descriptor is not glibc's.
     #[error("its thread descriptor is not as glibc's")]
     Descriptor,
-    /// What was found in its memory is not there any more.
+    /// The `syscall` instruction that was found in its memory is not there any more.
     #[error(
         "it executed another program, or unloaded its C library, while it was looked at; try again"
     )]
     Replaced,
 }
 
-/// What is put back.
+/// The state of the stopped thread that is put back.
 struct Saved {
     registers: Registers,
     mask: u64,
@@ -123,8 +121,8 @@ pub fn unmap(
     result.map(drop)
 }
 
-/// Stops the thread: what is put back later, and its seccomp filters, which allow all that is called. If they do not, or it
-/// is where it must not be held, it goes on as if it had not been stopped.
+/// Stops the thread. Returns its state, to be put back later, and its seccomp filters, which allow all the calls. If
+/// they do not, or the thread is at a place where it must not be held, it goes on as if it had not been stopped.
 fn hold(
     tracee: &mut Writable,
     syscall: u64,
@@ -133,7 +131,7 @@ fn hold(
     tracee.stop(Some(STOP_WITHIN))?;
     let held = look(tracee, syscall, calls);
     if held.is_err() {
-        // The error that is there is the one to tell.
+        // The first error is the one to report.
         let _ = tracee.go_on();
     }
     held
@@ -160,7 +158,7 @@ fn look(
     Ok((Saved { registers, mask: tracee.signal_mask()? }, filters))
 }
 
-/// Whether the stopped thread has a `syscall` instruction where the process had one when it was looked at.
+/// Checks that the stopped thread has a `syscall` instruction where the process had one when it was looked at.
 fn check_syscall(tracee: &Writable, at: u64) -> Result<(), StartError> {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let mut found = [0; 2];
@@ -186,8 +184,8 @@ fn make(
     let model = (plan.model)(saved.fs_base).ok_or(StartError::Descriptor)?;
     let tls_at = 2 * bootstrap::PAGE + STACK_BYTES;
     let block_bytes = tls_at + plan.threads.block_bytes().next_multiple_of(bootstrap::PAGE);
-    // Not writable: what is executable never is. We write through /proc, and the thread makes all but
-    // its code writable, and no longer executable.
+    // Not writable, since memory that is executable should not be. Roctap writes through /proc, and the thread makes
+    // all but its code writable, and no longer executable.
     const READ_EXECUTE: u64 = 1 | 4;
     const PRIVATE_ANONYMOUS: u64 = 0x22;
     let arguments = [0, block_bytes, READ_EXECUTE, PRIVATE_ANONYMOUS, u64::MAX, 0];
@@ -196,10 +194,10 @@ fn make(
     let started = fill(tracee, plan, block, block_bytes, &tls)
         .and_then(|()| clone(tracee, saved, block, block_bytes, &tls, tls_at));
     if started.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         let _ = call(tracee, saved, plan.syscall, "munmap", SYS_MUNMAP, [block, block_bytes]);
     }
-    // Its allocator learns of the new thread only where that calls libc.
+    // The process's allocator learns of the new thread only if that calls libc.
     let stays = plan.threads.foreign_allocator && plan.calls_libc;
     started.map(|tid| Started { block, block_bytes, tid, stays, may_read: false })
 }
@@ -228,7 +226,7 @@ fn fill(
     tracee.write(block, bootstrap::code())?;
     tracee.write(page, &bytes)?;
     let tls_at = block + block_bytes - tls_room(tls);
-    // The rest is zero as it is, and takes no memory.
+    // The rest is zero already, and takes no memory.
     let pages = tls
         .bytes
         .chunks(bootstrap::PAGE as usize)
@@ -292,18 +290,18 @@ fn run(
     registers.rip = syscall;
     registers.rax = number;
     registers.rdi = first;
-    // What it waited in before is not to be restarted now.
+    // The system call in which the thread waited before must not be restarted now.
     registers.orig_rax = u64::MAX;
-    // `clone` is to be repeated where the process is to stop, or its cgroup to freeze.
+    // The kernel wants `clone` to be repeated if the process is to stop, or its cgroup to freeze.
     const REPEAT: i64 = -513;
     let mut result = REPEAT as u64;
     for _ in 0..MOST_REPEATS {
         tracee.set_registers(&registers)?;
-        // Without a deadline: `mmap` may wait for whoever changes the process's mappings, and a thread
+        // Without a deadline: `mmap` may wait for another thread that changes the process's mappings, and a thread
         // inside of a system call cannot be put back.
         tracee.execute()?;
         result = tracee.registers()?.rax;
-        // Frozen, it would wait in there for as long.
+        // In a frozen cgroup, the repeated call would wait until the cgroup thaws.
         if result as i64 != REPEAT || frozen::cgroup(tracee.tid()).is_some() {
             break;
         }

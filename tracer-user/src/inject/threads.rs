@@ -1,4 +1,4 @@
-//! The thread block that the new thread needs: what libc finds at `fs`.
+//! The thread block that the new thread needs: the memory that libc finds at `fs`.
 //!
 //! It is made as glibc makes one: the static thread-local variables of all libraries, with their
 //! initial values, then the thread descriptor, and the table of thread-local blocks (dtv). A block of
@@ -24,7 +24,7 @@ use crate::plan::{LiveProcess, ProcessMemory};
 const MAX_LIBRARIES: usize = 4096;
 /// Bytes of glibc's `struct link_map` that are searched for the description of thread-local storage.
 const LINK_MAP_BYTES: usize = 0x600;
-/// How often the libraries are read again.
+/// How often the libraries are read again if they do not fit together.
 const ATTEMPTS: u64 = 20;
 /// Sanitizers by a function of their runtimes. They make the state of a thread where it is created by `pthread_create`; on
 /// any other thread the first function that they intercept, `mmap` or `malloc`, faults.
@@ -35,32 +35,32 @@ const SANITIZERS: [(&str, &str); 3] = [
 ];
 /// Largest static thread-local storage, bytes, of all libraries together.
 const MAX_STATIC_BYTES: u64 = 64 << 20;
-/// How long allocators may be looked for.
+/// The longest time spent on looking for allocators.
 const ALLOCATORS_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of glibc's `struct pthread`: 0x900 in 2.28, 0x940 from 2.36 to 2.44.
 const DESCRIPTOR_BYTES: u64 = 0x1000;
-/// Where its `tid` is.
+/// The offset of its `tid`.
 const TID: u64 = 0x2d0;
 /// Modules that the table has room for beyond those that exist.
 const SPARE_MODULES: u64 = 64;
-/// Below the thread pointer: larger than any alignment of thread-local storage that is believed.
+/// The alignment of the thread pointer: larger than any alignment of thread-local storage that is believed.
 const MAX_ALIGN: u64 = 4096;
 
 /// One library's static thread-local storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Module {
     id: u64,
-    /// How far below the thread pointer it begins.
+    /// How far below the thread pointer the storage begins.
     offset: u64,
     image: Vec<u8>,
 }
 
-/// What is needed to make a thread block.
+/// The facts about a process from which a thread block is made.
 pub struct Threads {
     modules: Vec<Module>,
-    /// An allocator that is not libc's has thread-local storage: jemalloc, tcmalloc and the like. It
-    /// learns of our thread, and not of its end, so its storage must stay for ever. Also where that could
-    /// not be found out in time.
+    /// An allocator that is not libc's has thread-local storage: jemalloc, tcmalloc and the like. It learns of the new
+    /// thread, and not of its end, so the thread's storage must stay for ever. Also set if this could not be found out
+    /// in time.
     pub foreign_allocator: bool,
     static_bytes: u64,
     most_modules: u64,
@@ -77,8 +77,8 @@ pub struct Block {
 }
 
 impl Threads {
-    /// Reads the process's libraries. It may be loading or unloading one right now: what does not fit
-    /// together is read again.
+    /// Reads the process's libraries. The process may be loading or unloading one right now: if the parts do not fit
+    /// together, they are read again.
     pub fn read(
         pid: u32,
         process: &LiveProcess,
@@ -147,8 +147,8 @@ impl Threads {
         ] {
             put(offset(pointer + at), &value.to_le_bytes());
         }
-        // The entry before the table says how many there are, the first one the generation that it is
-        // of: later than any, so that nobody brings it up to date.
+        // The entry before the table holds its number of entries, the first entry the generation of the table: later
+        // than any, so that libc never brings the table up to date.
         put(offset(table - 16), &self.table_entries().to_le_bytes());
         put(offset(table), &(u64::MAX >> 2).to_le_bytes());
         for id in 1..self.table_entries() {
@@ -163,14 +163,14 @@ impl Threads {
     }
 }
 
-/// What is taken over from an existing thread.
+/// The values that the new thread takes over from an existing thread.
 pub struct Model {
     guards: [u64; 2],
     tid_at: u64,
 }
 
 impl Model {
-    /// Of the thread that calls itself `tid` and has this thread pointer.
+    /// The model of the thread that calls itself `tid` and has this thread pointer.
     pub fn of(process: &LiveProcess, pointer: u64, tid: u32) -> Result<Self, Refused> {
         let mut descriptor = [0; DESCRIPTOR_BYTES as usize / 4];
         let known = process.read(pointer, &mut descriptor).is_ok();
@@ -188,10 +188,10 @@ impl Model {
     }
 }
 
-/// What the libraries of a process say of their thread-local storage.
+/// The thread-local storage of a process's libraries, as they describe it.
 pub struct Storage {
     modules: Vec<Module>,
-    /// Where each library's initial values are, of those too that have no static storage.
+    /// The addresses of each library's initial values, also of libraries without static storage.
     images: Vec<u64>,
 }
 
@@ -234,11 +234,11 @@ impl Storage {
         Ok(Self { modules, images })
     }
 
-    /// Reads whatever is in a process's memory.
+    /// Reads arbitrary bytes as a process's memory.
     ///
     /// # Panics
     ///
-    /// When more comes of it than is allowed, or what a thread block has no place for.
+    /// When the result exceeds a limit, or does not fit into a thread block.
     pub fn fuzz(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) {
         let Ok(Self { modules, images }) = Self::read(process, auxv) else { return };
         assert!(images.len() <= MAX_LIBRARIES && modules.len() <= images.len());
@@ -296,7 +296,7 @@ fn segment(process: &dyn ProcessMemory, base: u64) -> Option<Tls> {
 const AT_PHDR: u64 = 3;
 const AT_PHNUM: u64 = 5;
 
-/// That of the program, if `base` is the program's. Its headers are where the kernel says.
+/// The PT_TLS header of the program, if `base` is the program's. The kernel tells where its headers are.
 fn main_segment(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>, base: u64) -> Option<Tls> {
     (base == program_base(process, auxv)?)
         .then(|| {
@@ -332,8 +332,8 @@ fn r_debug(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Option<u64
     None
 }
 
-/// Whether a library whose thread-local variables begin as at one of `images` exports `malloc`, and is not libc; true too
-/// when looking takes too long.
+/// Whether a library whose thread-local variables begin at one of `images` exports `malloc`, and is not libc; true too
+/// if looking takes too long.
 ///
 /// # Errors
 ///
@@ -366,7 +366,7 @@ fn has_foreign_allocator(pid: u32, process: &LiveProcess, images: &[u64]) -> Res
     Ok(is_foreign)
 }
 
-/// Where in a library's `struct link_map` its thread-local storage is described: four words that are
+/// The offset in a library's `struct link_map` at which its thread-local storage is described: four words that equal
 /// those of its PT_TLS header. The structure's private part differs by release.
 fn describe(process: &dyn ProcessMemory, map: u64, tls: &Tls) -> Option<u64> {
     let mut bytes = [0; LINK_MAP_BYTES];
@@ -379,7 +379,7 @@ fn describe(process: &dyn ProcessMemory, map: u64, tls: &Tls) -> Option<u64> {
     words.windows(4).position(|window| window == wanted).map(|index| index as u64 * 8)
 }
 
-/// The library's module, none inside if it has no static storage. `at`: its description.
+/// The library's module; an inner none if it has no static storage. `at` is the address of its description.
 fn module(process: &dyn ProcessMemory, at: u64, tls: &Tls) -> Option<Option<Module>> {
     let word = |index: u64| process.word(at.wrapping_add(index * 8));
     // initimage, initimage_size, blocksize, align, firstbyte_offset, offset, modid
@@ -387,7 +387,7 @@ fn module(process: &dyn ProcessMemory, at: u64, tls: &Tls) -> Option<Option<Modu
         return None;
     }
     let (offset, id) = (word(5)?, word(6)?);
-    // NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET: allocated when it is first used.
+    // NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET: the storage is allocated when it is first used.
     if offset == 0 || offset == u64::MAX {
         return Some(None);
     }

@@ -1,5 +1,4 @@
-//! Stopping one thread ([`Thread`]) and making it execute two system calls ([`Writable`]): all of `ptrace`
-//! is in here.
+//! Stopping one thread ([`Thread`]) and making it execute system calls ([`Writable`]): all uses of `ptrace` are here.
 #![expect(unsafe_code, reason = "calls ptrace and waitpid")]
 
 use std::{
@@ -23,12 +22,12 @@ pub type Registers = libc::user_regs_struct;
 /// Why a step did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The kernel refused.
+    /// The kernel refused a request.
     #[error("{what}: {cause}")]
     Refused {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
-        /// How. Part of the message, hence no `source`.
+        /// The error. Part of the message, hence no `source`.
         cause: io::Error,
     },
     /// The thread did not stop in time.
@@ -40,7 +39,7 @@ pub enum StepError {
     /// The thread ended.
     #[error("the thread ended")]
     Gone,
-    /// It runs another program than was looked at.
+    /// The thread runs another program than the one that was looked at.
     #[error("it has executed another program")]
     Replaced,
 }
@@ -55,9 +54,9 @@ impl From<Ended> for StepError {
 const SYNCHRONOUS: [libc::c_int; 6] =
     [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 
-/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
-/// is stopped. If it is not, it could be waited for without an end: the kernel lets it go when the thread
-/// that has seized it ends. So that must be a thread, or a process, which is there for this alone.
+/// A thread of another process that is traced: it is stopped and let go, no more. Dropping this lets it go on if it is
+/// stopped. If it is not stopped, waiting for its stop could take for ever: the kernel lets it go when the thread that
+/// has seized it ends. So a thread, or a process, must be there for this alone.
 pub struct Thread {
     tid: libc::pid_t,
     stopped: bool,
@@ -69,11 +68,11 @@ pub struct Writable {
     thread: Thread,
     /// The program that it should run: see [`foreign::program`].
     program: Vec<u8>,
-    /// Opened when it has stopped: until then it may execute another program, which has other memory.
+    /// Opened when the thread has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
 }
 
-/// How long a thread that is to stop is waited for at most if it could stop, and gets no CPU.
+/// The longest wait for a thread that is to stop, and could, but gets no CPU.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The signal of a stop at a system call.
@@ -116,13 +115,13 @@ impl Thread {
     pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
         process.by_number(|pid| {
             let thread = Self::seize_by_number(tid)?;
-            // A traced thread keeps its number. It may have been another process's when that was taken.
+            // A traced thread keeps its number. Another process may have had the number when it was taken.
             let own = Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
             own.then_some(thread).ok_or(StepError::Gone)
         })
     }
 
-    /// What the kernel tells of it, `/proc/TID/status`.
+    /// The kernel's description of the thread, `/proc/TID/status`.
     fn status(&self) -> io::Result<String> {
         let text = foreign::text(format!("/proc/{}/status", self.tid).as_ref())?;
         Ok(foreign::lossy(&text).into_owned())
@@ -135,8 +134,8 @@ impl Thread {
         Ok(Self { tid, stopped: false, stopped_since: None })
     }
 
-    /// Stops it, wherever it is. Late, it is still on its way to a stop: whoever waits for a child in
-    /// `vfork` stops when that has ended.
+    /// Stops the thread, wherever it is. After [`StepError::Late`] it is still on its way to a stop: a thread that
+    /// waits for a child in `vfork` stops when the child has ended.
     pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, 0, number(0))?;
         if self.stopped {
@@ -147,16 +146,16 @@ impl Thread {
             if stop >> 8 == libc::PTRACE_EVENT_STOP {
                 return Ok(());
             }
-            // A signal was on its way: deliver it first.
+            // A signal was on its way: it is delivered first.
             self.resume("PTRACE_CONT", libc::PTRACE_CONT, stop & 0xff)?;
         }
     }
 
-    /// Has it go on, when it is let go, as if it had not been stopped.
+    /// Prepares the thread to go on, when it is let go, as if it had not been stopped.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// When the thread is gone.
     pub fn go_on(&self) -> Result<(), StepError> {
         let mut registers = self.registers()?;
         if repeat_wait(&mut registers, || self.may_restart()) {
@@ -179,11 +178,11 @@ impl Thread {
         self.request("PTRACE_SETREGS", libc::PTRACE_SETREGS, 0, data)
     }
 
-    /// The seccomp filters that it is under; none in strict mode.
+    /// The seccomp filters of the thread; none in strict mode.
     fn seccomp_filters(&self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
         let what = "reading its seccomp filters";
         let status = self.status().map_err(|cause| StepError::Refused { what, cause })?;
-        // The kernel gives filters only of who has some. A kernel without seccomp has no line.
+        // The kernel gives filters only of a thread that has some. A kernel without seccomp has no such line.
         match foreign::field(&status, "Seccomp") {
             None | Some("0") => return Ok(Some(Vec::new())),
             Some("1") => return Ok(None),
@@ -204,13 +203,13 @@ impl Thread {
             };
             let mut filter = vec![Instruction::default(); length];
             let data = filter.as_mut_ptr().cast();
-            // One that another thread adds meanwhile comes before these.
+            // A filter that another thread adds meanwhile comes before these.
             self.request(what, SECCOMP_GET_FILTER, filters.len(), data)?;
             filters.push(filter);
         }
     }
 
-    /// It waits for something that a stop does not interrupt, as for a child in `vfork`.
+    /// Whether the thread waits for something that a stop does not interrupt, as for a child in `vfork`.
     fn cannot_stop(&self) -> bool {
         let status = self.status().unwrap_or_default();
         foreign::field(&status, "State").is_none_or(|state| state.starts_with('D'))
@@ -241,13 +240,13 @@ impl Thread {
             {
                 0 => {
                     let waited = began.elapsed();
-                    // One that waits for a CPU has left the call that it was in, and is let go only when it stops.
+                    // A thread that waits for a CPU has left its system call, and is let go only when it stops.
                     let is_late =
                         |within| waited > within && (waited > PATIENCE || self.cannot_stop());
                     if let Some(within) = within.filter(|&within| is_late(within)) {
                         return Err(StepError::Late(within));
                     }
-                    // Every microsecond counts at first: the thread is stopped.
+                    // Every microsecond counts at first: the thread may have stopped already.
                     if waited < Duration::from_micros(200) {
                         std::hint::spin_loop();
                     } else if waited < Duration::from_millis(2) {
@@ -278,32 +277,33 @@ impl Thread {
     }
 }
 
-/// Lets a stopped thread repeat a system call that our stop alone has interrupted, where that changes nothing: it has done
-/// nothing yet. Others are resumed by the kernel itself: those that wait for a time (`nanosleep`, `poll`, `futex`) by
-/// `restart_syscall`, if that is allowed, or else they are repeated as well. A relative time begins anew then, unless the call
-/// tells what is left of it in the same place. Whether registers have changed.
+/// Lets a stopped thread repeat a system call that only roctap's stop has interrupted, where that changes nothing,
+/// because the call has done nothing yet. The kernel itself resumes other calls: those that wait for a time
+/// (`nanosleep`, `poll`, `futex`) by `restart_syscall`, if the filters allow that, or else they are repeated as well. A
+/// relative time begins anew then, unless the call itself writes the remaining time to the same place. Returns whether
+/// registers have changed.
 ///
-/// It is the kernel that repeats the call, or, if a handler of a signal runs before, has it return EINTR.
+/// It is the kernel that repeats the call, or, if a signal handler runs before, makes it return EINTR.
 pub fn repeat_wait(registers: &mut Registers, may_restart: impl FnOnce() -> bool) -> bool {
     // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
     // io_pgetevents, io_uring_enter
     const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
     // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
-    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many: who waits in such a call is not
-    // stopped (see [`super::candidates`]), but who runs may be on its way into one.
+    // writev, sendto, sendmsg, sendmmsg. A call that has moved bytes returns how many: a thread that waits in such a
+    // call is not stopped (see [`super::candidates`]), but a running thread may be on its way into one.
     const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
     const RESTART_SYSCALL: u64 = 219;
     const EINTR: i64 = -4;
     const ERESTARTNOHAND: i64 = -514;
     const ERESTART_RESTARTBLOCK: i64 = -516;
-    // The segment of 64-bit code: others' system calls have other numbers.
+    // The segment of 64-bit code: the system calls of other code have other numbers.
     const CODE_64: u64 = 0x33;
     let call = registers.orig_rax;
     let result = match registers.rax as i64 {
         _ if registers.cs != CODE_64 => return false,
         EINTR if WAITING.contains(&call) || SOCKETS.contains(&call) => ERESTARTNOHAND,
         ERESTART_RESTARTBLOCK if !may_restart() => match call {
-            // It is not known what it was that was restarted before.
+            // It is not known which call was restarted before.
             RESTART_SYSCALL => EINTR,
             _ => ERESTARTNOHAND,
         },
@@ -315,7 +315,7 @@ pub fn repeat_wait(registers: &mut Registers, may_restart: impl FnOnce() -> bool
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // It works on a stopped thread alone.
+        // This request works on a stopped thread alone.
         if self.stopped {
             let _ = self.request("", libc::PTRACE_DETACH, 0, number(0));
         }
@@ -329,7 +329,7 @@ impl Writable {
         Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None })
     }
 
-    /// Its id.
+    /// The thread's id.
     pub fn tid(&self) -> u32 {
         self.thread.tid.cast_unsigned()
     }
@@ -338,12 +338,12 @@ impl Writable {
         self.memory.as_ref().ok_or(StepError::Gone)
     }
 
-    /// When it was stopped first.
+    /// When the thread was stopped first.
     pub fn stopped_since(&self) -> Option<Instant> {
         self.thread.stopped_since
     }
 
-    /// Stops it, wherever it is.
+    /// Stops the thread, wherever it is.
     pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.thread.stop(within)?;
         if self.memory.is_none() {
@@ -360,24 +360,24 @@ impl Writable {
         Ok(())
     }
 
-    /// Its registers, while it is stopped.
+    /// The thread's registers, while it is stopped.
     pub fn registers(&mut self) -> Result<Registers, StepError> {
         self.thread.registers()
     }
 
-    /// Sets them.
+    /// Sets the registers.
     pub fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
         self.thread.set_registers(registers)
     }
 
-    /// The signals that it blocks.
+    /// The signals that the thread blocks.
     pub fn signal_mask(&mut self) -> Result<u64, StepError> {
         let mut mask = 0u64;
         self.thread.request("PTRACE_GETSIGMASK", GETSIGMASK, 8, (&raw mut mask).cast())?;
         Ok(mask)
     }
 
-    /// Sets them.
+    /// Sets the signals that the thread blocks.
     pub fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError> {
         let mut mask = mask;
         self.thread.request("PTRACE_SETSIGMASK", SETSIGMASK, 8, (&raw mut mask).cast())
@@ -393,8 +393,8 @@ impl Writable {
         asked.is_ok() && configuration[0] != 0
     }
 
-    /// Executes the `syscall` instruction that it is at, and stops behind it. If something else comes of that, it has
-    /// stopped somewhere, to be put back.
+    /// Executes the `syscall` instruction at which the thread is, and stops behind it. If something
+    /// else comes of that, the thread has stopped somewhere, to be put back.
     pub fn execute(&mut self) -> Result<(), StepError> {
         // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
         for _ in 0..2 {
@@ -409,7 +409,8 @@ impl Writable {
                     self.stop(None)?;
                     return Err(StepError::Faulted(stop));
                 }
-                // All that it does not block: its process stops then, and it itself when it is let go.
+                // A SIGSTOP passes: the process stops then, and the thread itself when it is let go. Other signals are
+                // blocked.
                 let signal = if stop == libc::SIGSTOP { stop } else { 0 };
                 self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, signal)?;
             }
@@ -419,36 +420,36 @@ impl Writable {
         self.stop(None)
     }
 
-    /// Reads its memory.
+    /// Reads the thread's memory.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError> {
         let what = "reading its memory";
         let read = self.memory()?.read_exact_at(bytes, address);
         read.map_err(|cause| StepError::Refused { what, cause })
     }
 
-    /// Writes to its memory, whatever the protection.
+    /// Writes to the thread's memory, whatever its protection.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         let what = "writing to its memory";
         let written = self.memory()?.write_all_at(bytes, address);
         written.map_err(|cause| StepError::Refused { what, cause })
     }
 
-    /// The seccomp filters that it is under; none in strict mode, which allows nothing.
+    /// The seccomp filters of the thread; none in strict mode, which allows nothing.
     pub fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
         self.thread.seccomp_filters()
     }
 
-    /// Whether its seccomp filters allow that the kernel has it go on waiting for a time.
+    /// Whether the thread's seccomp filters allow the call by which the kernel continues a wait for a time.
     pub fn may_restart(&self) -> bool {
         self.thread.may_restart()
     }
 
-    /// Has it go on, when it is let go, as if it had not been stopped.
+    /// Prepares the thread to go on, when it is let go, as if it had not been stopped.
     pub fn go_on(&mut self) -> Result<(), StepError> {
         self.thread.go_on()
     }
 
-    /// Whether it is inside a restartable sequence, at instruction `at`.
+    /// Whether the thread is inside a restartable sequence, at instruction `at`.
     pub fn in_rseq(&mut self, at: u64) -> bool {
         // struct ptrace_rseq_configuration: address, size, signature, flags, padding.
         let mut configuration = [0u64; 3];
@@ -476,7 +477,7 @@ mod tests {
     fn a_wait_is_repeated_where_it_would_not_go_on() {
         // SAFETY: numbers.
         let none: Registers = unsafe { std::mem::zeroed() };
-        // What a thread would return by now that was stopped in a call.
+        // The value that a thread that was stopped in a call would return.
         let result_of = |cs, call, result: i64, may_restart| {
             let stopped = Registers { cs, rip: 100, orig_rax: call, rax: result as u64, ..none };
             let mut after = stopped;
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(result_of(0x33, nanosleep, -516, false), -514);
         assert_eq!(result_of(0x33, nanosleep, -516, true), -516);
         assert_eq!(result_of(0x33, restart_syscall, -516, false), -4, "not to be killed");
-        // The kernel repeats it itself; it has returned; of 32 bits.
+        // The kernel repeats the call itself; the call has returned; the code is of 32 bits.
         assert_eq!(result_of(0x33, futex, -512, false), -512);
         assert_eq!(result_of(0x33, nanosleep, 0, false), 0);
         assert_eq!(result_of(0x23, nanosleep, -516, false), -516);

@@ -26,9 +26,9 @@ pub const HOLD: &str = "__hold";
 /// A started command that waits to be released. Dropping it ends it.
 pub struct Held {
     child: Option<Child>,
-    /// Its end is the end of the message.
+    /// Closed when the message is whole: the child reads up to the end of the pipe.
     release: Option<File>,
-    /// What it says if it cannot become the command; its end says that it has.
+    /// The child writes an error number here if it cannot become the command; the pipe ends when it has become it.
     failure: File,
 }
 
@@ -53,16 +53,16 @@ impl Held {
         Ok(Self { child: Some(child), release: Some(release.into()), failure: failure.into() })
     }
 
-    /// Its process id, now and after it is released.
+    /// The process id, which is the same before and after the release.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Lets it run, with additional environment.
+    /// Lets the command run, with additional environment.
     ///
     /// # Errors
     ///
-    /// When it is gone, or cannot be run: what the kernel says to that.
+    /// When the child is gone, or cannot become the command: the kernel's error.
     pub fn release(mut self, environment: &[(&str, OsString)]) -> anyhow::Result<Running> {
         let mut release = self.release.take().context("a command that was released already")?;
         release.write_all(&encode(environment)).context("releasing the command")?;
@@ -87,7 +87,7 @@ impl Drop for Held {
     }
 }
 
-/// Variables as `name=value`, each with a zero behind it, and a zero behind all.
+/// Variables as `name=value`, each with a zero behind it, and one more zero at the end.
 fn encode(environment: &[(&str, OsString)]) -> Vec<u8> {
     let mut message = Vec::new();
     for (name, value) in environment {
@@ -99,7 +99,7 @@ fn encode(environment: &[(&str, OsString)]) -> Vec<u8> {
     message
 }
 
-/// The variables of a message; none if that is not whole.
+/// The variables of a message; none if the message is not whole.
 fn decode<'a>(message: &'a [u8]) -> Option<Vec<(&'a OsStr, &'a OsStr)>> {
     let message = message.strip_suffix(b"\0")?;
     let variables = message.split_inclusive(|&byte| byte == 0);
@@ -139,7 +139,7 @@ fn pipe_end(number: &OsStr) -> anyhow::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
-/// What the child does: waits, then becomes the command. Returns only on failure.
+/// Runs in the child: waits for the environment, then executes the command. Returns only on failure.
 pub fn hold(arguments: &[OsString]) -> anyhow::Result<()> {
     let [wait, fail, command, arguments @ ..] = arguments else {
         bail!("{HOLD} is for roctap's own use")
@@ -155,7 +155,7 @@ pub fn hold(arguments: &[OsString]) -> anyhow::Result<()> {
     };
     let mut becomes = Command::new(command);
     let error = inherited::pass_on(becomes.args(arguments).envs(environment)).exec();
-    // Roctap says it, unless it is gone.
+    // Roctap reports the error, unless roctap is gone.
     let code = error.raw_os_error().unwrap_or(0).to_ne_bytes();
     if fail.write_all(&code).is_ok() {
         std::process::exit(127);

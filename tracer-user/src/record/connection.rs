@@ -1,4 +1,4 @@
-//! The shared memories of a recording, and whose they are.
+//! The shared memories of a recording, and the processes that claimed them.
 
 use std::{
     cell::OnceCell,
@@ -25,7 +25,7 @@ use crate::{
     shim::{BackupReader, Extent, Frame, Reader, SharedMemory},
 };
 
-/// Why records are lost that were there.
+/// The cause of loss for records that were in a memory and could not be understood.
 pub const NOT_UNDERSTOOD: &str = "shim records: not understood";
 
 /// A shared memory that a shim writes to, or will.
@@ -33,33 +33,33 @@ pub struct Connection {
     reader: Reader,
     of: Of,
     threads: Option<Threads>,
-    /// Who claimed it, as was seen first. The memory's word for it is not asked again: whoever has the memory
-    /// can write anything there, at any time.
+    /// The process that was seen first to have claimed the memory. The memory is not asked again: every process that
+    /// has it mapped can write anything there, at any time.
     claimer: OnceCell<Claimer>,
-    /// The ids that it gives to calls.
+    /// The ids that the shim gives to calls.
     call_ids: Range<u64>,
-    /// When it was seen claimed, ns of CLOCK_BOOTTIME.
+    /// When the memory was seen claimed, ns of CLOCK_BOOTTIME.
     seen_ns: Option<u64>,
     /// The program that claimed it is gone, and writes no more.
     gone: Option<Over>,
-    /// How many drains of a share take all that it wrote, at most.
+    /// How many more drains of a share take all that the program wrote, at most.
     unread: u64,
-    /// The tables whose calls the shim records, as far as it was seen.
+    /// The tables whose calls the shim was seen to record.
     calls_taken: u8,
 }
 
-/// Whose a memory is.
+/// The process that a memory is for.
 enum Of {
-    /// The process that it was handed to.
+    /// The process that was handed the memory.
     HandedTo(u32),
-    /// Whichever claims it, by this descriptor's number, which its environment has.
+    /// The first process that claims the memory. Processes find it by this descriptor's number, from their environment.
     WhoeverClaims(OwnedFd),
 }
 
-/// Who has claimed a memory.
+/// The process that has claimed a memory.
 struct Claimer {
     pid: u32,
-    /// The process itself, of an offered memory, if it was there then.
+    /// The process itself, for an offered memory, if the process was still there when it was looked up.
     subject: Option<Subject>,
 }
 
@@ -72,30 +72,30 @@ pub enum Over {
     Executed,
 }
 
-/// What a memory tells beside its records.
+/// The counters and states that a memory holds beside its records.
 pub struct Account {
-    /// What was not recorded, by cause.
+    /// How many records were not written, by cause.
     pub losses: Vec<(&'static str, u64)>,
     /// By how much its GPU times can be off, ns.
     pub clock_error_ns: u64,
-    /// Why its shim recorded nothing, if that has said so.
+    /// Why the shim recorded nothing, if it has given a reason.
     pub helpless: Option<&'static str>,
 }
 
 impl Connection {
-    /// A memory that the first process to claim it has. It is found by the number of `name`, a descriptor
-    /// that is made the memory's.
+    /// A memory that belongs to the first process to claim it. `name` is a descriptor that is made to refer to the
+    /// memory; processes find the memory by the descriptor's number.
     ///
     /// # Errors
     ///
-    /// The descriptor, when it cannot be.
+    /// When the descriptor cannot be made to refer to the memory: the descriptor.
     pub fn offered(
         memory: SharedMemory,
         call_ids: Range<u64>,
         mut name: OwnedFd,
         backup: &BackupReader,
     ) -> Result<Self, OwnedFd> {
-        // At once: whoever opens it finds the one memory or the other.
+        // In one step: a process that opens the path finds the old memory or the new one.
         match rustix::io::dup3(memory.descriptor(), &mut name, DupFlags::CLOEXEC) {
             Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), backup)),
             Err(_) => Err(name),
@@ -131,7 +131,7 @@ impl Connection {
         Some(format!("/proc/{}/fd/{}", std::process::id(), name.as_raw_fd()).into())
     }
 
-    /// The descriptor by which it was found: the next memory is offered by that.
+    /// The descriptor by which processes found the memory: the next memory is offered by the same one.
     pub fn into_name(self) -> Option<OwnedFd> {
         match self.of {
             Of::WhoeverClaims(name) => Some(name),
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// Whether any process can have it still.
+    /// Whether the memory was offered and no process has claimed it.
     pub fn is_free(&self) -> bool {
         matches!(self.of, Of::WhoeverClaims(_)) && self.claimer().is_none()
     }
@@ -160,13 +160,13 @@ impl Connection {
         }))
     }
 
-    /// Whether it was offered, and the process that was seen to have claimed it has ended, traced or not.
+    /// Whether the memory was offered, and the process that claimed it has ended, traced or not.
     pub fn claimer_has_ended(&self) -> bool {
         let subject = self.claimer().and_then(|claimer| claimer.subject.as_ref());
         subject.is_some_and(|subject| !subject.is_alive())
     }
 
-    /// The same, as long as it runs the program that claimed it.
+    /// The process that has claimed the memory, as long as it runs the program that did.
     pub fn pid(&self) -> Option<u32> {
         self.process().filter(|_| self.gone != Some(Over::Executed))
     }
@@ -181,8 +181,8 @@ impl Connection {
         self.reader.memory()
     }
 
-    /// The process executed another program at `time_ns`, and all that the old one wrote was read. The
-    /// memory is the new one's if it was claimed later.
+    /// The process executed another program at `time_ns`, and all that the old program wrote was read. A memory that
+    /// was claimed later than that is the new program's, and stays.
     pub fn executed_at(&mut self, time_ns: u64) {
         if self.seen_ns.is_some_and(|seen| seen < time_ns) {
             self.gone = Some(Over::Executed);
@@ -191,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// The process has ended: what is there now is all that it wrote.
+    /// The process has ended: the records that are in the memory now are its last ones.
     pub fn ended(&mut self) {
         if self.gone.is_none() {
             self.gone = Some(Over::Ended);
@@ -199,21 +199,21 @@ impl Connection {
         }
     }
 
-    /// How its program has ended, if it has and all that it wrote was read.
+    /// How the program has ended, if it has and all that it wrote was read.
     pub fn over(&self) -> Option<Over> {
         self.gone.filter(|_| self.unread == 0)
     }
 
-    /// Gives its pages back, which others may have mapped still: forked children of the process.
+    /// Gives the memory's pages back, which other processes may still have mapped: forked children.
     pub fn release(&mut self) {
         self.reader.close();
         self.memory().release();
     }
 
-    /// What it tells beside its records.
+    /// The losses, the clock error and the reason for silence that the memory holds.
     pub fn account(&self) -> Account {
         let causes = ShimLoss::ALL.into_iter().zip(self.memory().losses());
-        // What the shim saw unfinished is in the trace, and counted by the join.
+        // Operations that the shim saw unfinished are in the trace, and the join counts them.
         let causes = causes.filter(|&(cause, _)| cause != ShimLoss::UNFINISHED);
         let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
         losses.push((NOT_UNDERSTOOD, self.reader.dropped().1));
@@ -299,13 +299,13 @@ impl Connection {
     }
 }
 
-/// Where the kernel tells of a thread.
+/// The directory in `/proc` of a thread.
 fn task(pid: u32, tid: u32) -> PathBuf {
     format!("/proc/{pid}/task/{tid}").into()
 }
 
-/// How often threads are looked for in vain before they are forgotten: once in each round in which rings are freed, which
-/// have been read by then.
+/// How many times a thread is looked for in vain before its id is forgotten: once in each round in which rings are
+/// freed. The thread's ring has been read by then.
 const KEPT: u32 = 16;
 
 /// The ids of a thread, in the PID namespaces that it is in, the outermost first.
@@ -314,30 +314,30 @@ fn ids(status: &str) -> Option<Vec<u32>> {
     ids.split_whitespace().map(|id| id.parse().ok()).collect()
 }
 
-/// The same of thread `tid` of process `pid`; none when that cannot be read.
+/// The ids of thread `tid` of process `pid`; none when they cannot be read.
 fn ids_of(pid: u32, tid: u32) -> Option<Vec<u32>> {
     let status = foreign::text(&task(pid, tid).join("status")).ok()?;
-    // Its name, which is in there too, may be any bytes.
+    // The file has the thread's name too, which may be any bytes.
     ids(&foreign::lossy(&status))
 }
 
-/// Thread ids of a process in a PID namespace of its own: what it calls its threads, and what they
-/// are outside. A thread that is gone may have written what has not been read.
+/// Thread ids of a process in a PID namespace of its own: the ids inside of it, and those outside. Threads that
+/// are gone stay for a while: records of theirs may not have been read yet.
 struct Threads {
     pid: u32,
     outside: HashMap<u32, Outside>,
-    /// Threads that were looked for in vain: they had ended when they were asked for first.
+    /// Ids that no thread had when they were looked up: the threads had ended by then.
     unknown: HashSet<u32>,
-    /// Threads may have come and gone since.
+    /// Threads may have come and gone since the ids were read.
     is_stale: bool,
-    /// There are threads of which that cannot be read.
+    /// There are threads whose ids cannot be read.
     some_unknown: bool,
 }
 
-/// What a thread is outside.
+/// A thread's id outside of the namespace.
 struct Outside {
     tid: u32,
-    /// How often it was looked in vain for the thread, since it was seen last.
+    /// How many times the thread was looked for in vain since it was seen last.
     missed: u32,
 }
 
@@ -353,14 +353,14 @@ impl Threads {
         Self { pid, outside, unknown, is_stale: false, some_unknown: false }
     }
 
-    /// The id outside, of a thread that is there or was a while ago; none when it is unknown.
+    /// The id outside of a thread that exists or existed a while ago; none when it is unknown.
     fn outside(&mut self, inside: u32) -> Option<u32> {
         let is_looked_for = self.outside.contains_key(&inside) || self.unknown.contains(&inside);
         if self.is_stale || !is_looked_for {
             self.learn();
         }
         let known = self.outside.get(&inside).map(|known| known.tid);
-        // What cannot be read now may be later.
+        // If some ids cannot be read now, this one may be found later.
         if known.is_none() && !self.some_unknown {
             self.unknown.insert(inside);
         }
@@ -392,7 +392,7 @@ impl Threads {
                 None => self.some_unknown |= task(self.pid, tid).exists(),
             }
         }
-        // Their numbers may have been others'.
+        // The numbers of these threads may have belonged to other threads before.
         self.outside.retain(|_, known| !seen.contains_key(&known.tid));
         let seen = seen.into_iter().map(|(tid, inside)| (inside, Outside { tid, missed: 0 }));
         self.outside.extend(seen);
@@ -408,7 +408,7 @@ mod tests {
 
     use super::*;
 
-    /// The same path leads to another memory, and who has the old one still writes to that alone.
+    /// The same path leads to another memory. A process that has the old one mapped writes to the old one alone.
     #[test]
     fn a_memory_that_is_offered_anew_is_another() {
         let layout = Layout { rings: 1, ring_bytes: 4096 };
@@ -445,7 +445,7 @@ mod tests {
         Connection::offered(memory, 0..1, name, &BackupReader::default()).map_err(|_| ()).unwrap()
     }
 
-    /// Whoever has it mapped writes what it likes where the claim was: another process, or nobody.
+    /// Every process that has the memory mapped can overwrite the claim: with another process, or with none.
     #[test]
     fn a_claim_is_believed_once() {
         let claimed = offer();
@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// Also where the process is none of those that are traced.
+    /// The end is seen even if the process is not traced.
     #[test]
     fn the_end_of_whoever_claimed_it_is_seen() {
         let mut cat = std::process::Command::new("cat");
@@ -480,7 +480,7 @@ mod tests {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(threads.outside(own), Some(own));
         assert_eq!(threads.outside(u32::MAX), None);
-        // It is not looked for again, until threads may have come.
+        // The id is not looked up again until threads may have come.
         threads.outside.clear();
         assert_eq!((threads.outside(u32::MAX), threads.outside.len()), (None, 0));
         threads.is_stale = true;
@@ -488,7 +488,7 @@ mod tests {
         assert!(!threads.outside.is_empty());
     }
 
-    /// What it has written may be read later. Not for ever: its number may be another one's by then.
+    /// Records of the thread may be read later. It is forgotten in the end: another thread may get its number.
     #[test]
     fn threads_that_are_gone_are_known_for_a_while() {
         let mut cat =
@@ -504,7 +504,7 @@ mod tests {
             threads.is_stale = true;
         }
         assert_eq!(threads.outside(pid), None);
-        // A number that another thread has by now.
+        // A number that another thread has got meanwhile.
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let mut threads = Threads::new(std::process::id());
         threads.outside.insert(7, Outside { tid: own, missed: 0 });

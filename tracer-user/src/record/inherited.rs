@@ -1,6 +1,7 @@
-//! What this process has from its parent, where it would not get to the command by itself. Rust's runtime
-//! ignores SIGPIPE before `main`, resets it for each child, whose mask of signals it empties, and opens
-//! standard descriptors that are closed. An ignored SIGCHLD would take from roctap how its own children end.
+//! The signals and standard descriptors that this process got from its parent, for the command to get the same. The
+//! command would not get them by itself: Rust's runtime ignores SIGPIPE before `main`, resets it for each child,
+//! empties the child's mask of signals, and opens standard descriptors that are closed. With SIGCHLD ignored,
+//! roctap would not learn how its own children end.
 #![expect(unsafe_code, reason = "looks around before `main`, and acts between `fork` and `exec`")]
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
-/// What roctap and Rust's runtime change: standard descriptors, and signals.
+/// The standard descriptors and signals that roctap and Rust's runtime change.
 const DESCRIPTORS: [i32; 3] = [0, 1, 2];
 const SIGNALS: [i32; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 
@@ -19,7 +20,7 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 /// Which of [`SIGNALS`] were ignored.
 static IGNORED: AtomicU8 = AtomicU8::new(0);
 
-/// The C library calls it before Rust's runtime.
+/// The C library calls `look` before Rust's runtime starts.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
@@ -31,7 +32,7 @@ extern "C" fn look() {
     // SAFETY: descriptors are asked for by number.
     let mut closed = DESCRIPTORS.iter().map(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0);
     CLOSED.store(bits(&mut closed), Ordering::Relaxed);
-    // SAFETY: it sets nothing that would be called.
+    // SAFETY: the default action runs no function.
     let mut ignored = SIGNALS
         .iter()
         .map(|&signal| unsafe { libc::signal(signal, libc::SIG_DFL) == libc::SIG_IGN });

@@ -47,7 +47,7 @@ use crate::{
     probe, program, shown,
 };
 
-/// How long the rings are left alone when nobody wakes the reader. A thread that does nothing but call
+/// The pause between two drains of the rings when nothing wakes the reader. A thread that does nothing but call
 /// fills its ring in 200 ms.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         },
         None => None,
     };
-    // As early as can be: what is meant are the processes that have these numbers now.
+    // As early as possible: the user means the processes that have these numbers now.
     let mut named: Vec<_> = options.pids.iter().map(|&pid| (pid, Subject::open(pid))).collect();
     if let [(_, Err(_))] = named[..]
         && let Some((_, Err(error))) = named.pop()
@@ -99,8 +99,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     raise_limits()?;
     let rights =
         Recording::begin(Recorded { injects: options.gpu.wants_shim(), starts: held.is_some() });
-    // What is larger than it may be cannot be written, like to a full disk, and does not end the program. The signal is
-    // taken, and not ignored, which programs that are started would inherit.
+    // Without a handler, SIGXFSZ would end roctap at the first write beyond its limit of a file's size; with one, the
+    // write fails, as on a full disk. The signal is not ignored: programs that roctap starts would inherit that.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let mut session = Session::open(options, held.as_ref().map(Held::pid))?;
     rights.attach(session.placing());
@@ -108,13 +108,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Some(held) => attach_held(options, held, &mut session)?,
         None => session.attach_named(named, &stop)?,
     }
-    // What is read late is lost.
+    // Records are lost if they are read too late.
     priority::prefer_for_records();
     rights.go_on(session.placing());
-    // Last: it may load libraries at once.
+    // Last: the command may load libraries at once.
     let command = held.map(|held| let_go(options, held, &session)).transpose()?;
     let recorded = record(options, session, command, &stop)?;
-    // All is written: nothing is lost if a signal ends roctap and with it the export.
+    // All is written: a signal may end roctap now, and with it the export.
     stop.end_at_once();
     match export.map(Waiting::export).transpose().context("the export")? {
         Some(false) if recorded == ExitCode::SUCCESS => Ok(ExitCode::FAILURE),
@@ -122,12 +122,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Descriptors of the programs, their maps and what else a recording opens, beside those of each CPU.
+/// Descriptors of the BPF programs, their maps and everything else that a recording opens, beside those per CPU.
 const LEAST_DESCRIPTORS: u64 = 128;
-/// The same of a CPU, for its ring.
+/// Descriptors that a recording opens per CPU, for its ring.
 const DESCRIPTORS_OF_A_CPU: u64 = 2;
 
-/// Each process that is followed needs descriptors, and address space for its rings.
+/// Raises the limits of descriptors and memory: each process that is followed needs descriptors, and address space
+/// for its rings.
 ///
 /// # Errors
 ///
@@ -135,7 +136,8 @@ const DESCRIPTORS_OF_A_CPU: u64 = 2;
 fn raise_limits() -> anyhow::Result<()> {
     for resource in [Resource::Nofile, Resource::As, Resource::Data, Resource::Fsize] {
         let limit = getrlimit(resource);
-        // How large a trace may be stays as it is; a shared memory may be larger.
+        // The limit of a file's size is kept, since it bounds the trace; the maximum is raised where allowed, for
+        // shared memories.
         let stays = resource == Resource::Fsize;
         let most = if resource == Resource::Nofile { most_descriptors() } else { None };
         let raised = [most, limit.maximum].map(|maximum| {

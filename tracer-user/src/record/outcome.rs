@@ -13,20 +13,20 @@ use crate::{
 /// A source that was asked for delivered nothing, or a process that was named is not traced.
 const NOTHING_DELIVERED: u8 = 3;
 
-/// What has become of the command that was recorded.
+/// The state of the recorded command.
 pub enum CommandState {
-    /// There is none: processes were recorded that ran already.
+    /// There is no command: the recorded processes ran already.
     None,
-    /// It goes on: its process id.
+    /// The command goes on: its process id.
     GoesOn(u32),
-    /// It has ended.
+    /// The command has ended.
     Ended(ExitStatus),
 }
 
 /// How a recording went.
 pub struct RecordingOutcome<'a> {
     pub options: &'a Options,
-    /// What has become of the command.
+    /// The state of the command.
     pub command: &'a CommandState,
     pub counts: Counts,
     /// Losses above zero, by cause.
@@ -35,7 +35,7 @@ pub struct RecordingOutcome<'a> {
     pub rocm_seen: bool,
     /// Processes that were named and could not be attached to.
     pub failed: usize,
-    /// Why something of roctap itself stopped working.
+    /// The parts of roctap itself that stopped working, and why.
     pub broken: Vec<String>,
     /// Processes whose GPU work was asked for and not seen.
     pub silent: Vec<Silent>,
@@ -53,7 +53,7 @@ pub struct Silent {
 }
 
 impl RecordingOutcome<'_> {
-    /// What the user should know beside the counts.
+    /// The notices that the user should see beside the counts.
     pub fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = Vec::new();
         notices.extend(self.broken.iter().map(|why| format!("{why}: this is a defect of roctap")));
@@ -68,7 +68,7 @@ impl RecordingOutcome<'_> {
                     .to_owned(),
             );
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
-            // Launches are told by calls of HIP.
+            // Launches are counted by calls of HIP.
             let what = if self.options.api.contains(&Api::Hip) { "launched" } else { "seen" };
             notices.push(format!("no kernel was {what} while recording"));
         }

@@ -14,24 +14,24 @@ use std::{
 
 use crate::{discover::Subject, inject::Thread, privileges};
 
-/// How long to wait for the child to stop: it may be in a system call that takes its time.
+/// The longest wait for the child to stop: it may be in a system call that takes its time.
 const STOP_DEADLINE: Duration = Duration::from_millis(50);
-/// How long to wait for the thread that stops it. The kernel may make that wait, for a program that is
-/// being executed.
+/// The longest wait for the thread that stops the child. The kernel may make that thread wait while the child
+/// executes a program.
 const HOLDER_DEADLINE: Duration = Duration::from_millis(250);
 
-/// A stopped process, or thread; dropping it lets that go on.
+/// A stopped process, or thread. It goes on when this is dropped.
 pub struct Pause {
-    /// Closed when it is to go on.
+    /// Closed when the process or thread is to go on.
     release: Option<Sender<()>>,
-    /// The thread that traces it. A child that does not stop in time (it waits for one of its own, in
-    /// `vfork`) is let go by the kernel, as soon as this thread ends.
+    /// The thread that traces the child. A child that does not stop in time (a child in `vfork` waits for its own
+    /// child) is let go by the kernel, as soon as this thread ends.
     holder: Option<JoinHandle<()>>,
 }
 
 impl Pause {
-    /// Stops a process that has just begun, by its first thread. Only with CAP_SYS_PTRACE: traced by somebody without
-    /// that, a program that it executes just then would not get the rights of its set-user-id bit.
+    /// Stops a process that has just begun, by its first thread. Only with CAP_SYS_PTRACE: if roctap traced it without
+    /// that, a program with the set-user-id bit that the process executes just then would not get its rights.
     pub fn of(process: &Arc<Subject>) -> Option<Self> {
         privileges::can_trace_all().then(|| Self::of_thread(process, process.pid())).flatten()
     }
@@ -43,14 +43,14 @@ impl Pause {
         let (stopped, hear) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let hold = move || {
-            // Without its memory, which of another user's process we may not be allowed to write.
+            // Without opening the process's memory, which roctap may not be allowed to write if it is another user's.
             let Ok(mut thread) = Thread::seize(&process, tid) else { return };
             if thread.stop(Some(STOP_DEADLINE)).is_ok() {
                 if stopped.send(()).is_ok() {
-                    // It ends by an error, when the other side is dropped.
+                    // `recv` ends with an error when the other side is dropped.
                     let _ = released.recv();
                 }
-                // It is gone, else.
+                // This fails only if the thread is gone.
                 let _ = thread.go_on();
             }
         };
@@ -63,7 +63,7 @@ impl Pause {
 impl Drop for Pause {
     fn drop(&mut self) {
         drop(self.release.take());
-        // It has only to let the process go, which takes no time.
+        // The holder has only to let the process go, which takes no time.
         if let Some(holder) = self.holder.take() {
             let _ = holder.join();
         }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command, ptr};
 
-    /// Whatever the capabilities of the tests.
+    /// Pauses a process whatever the capabilities of the tests.
     fn of(process: &Arc<Subject>) -> Option<Pause> {
         Pause::of_thread(process, process.pid())
     }
@@ -153,7 +153,7 @@ mod tests {
         assert!(Pause::of(&Arc::new(Subject::open(pid).unwrap())).is_none());
         assert_eq!(state(pid), Some('D'), "it waits still");
         fs::write(&pipe, "").unwrap();
-        // Nothing has been left that stops it.
+        // Nothing is left that stops the process.
         let forked = rustix::process::Pid::from_raw(forked);
         let wait = || rustix::process::waitpid(forked, rustix::process::WaitOptions::empty());
         let mut statuses = std::iter::repeat_with(|| wait().unwrap().unwrap().1);

@@ -10,7 +10,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::session::Session;
 use crate::join::Counts;
 
-/// What the line says: the most important first, since a narrow terminal shows the beginning.
+/// The text of the line: the most important first, since a narrow terminal shows the beginning.
 fn message(since: Duration, lost: u64, counts: Counts, rate: u64) -> String {
     format!(
         "recording {} s, {} lost: {} API calls, {} kernels, {} copies; {} events/s — Ctrl-C ends",

@@ -1,4 +1,4 @@
-//! What a running process offers for GPU times.
+//! Finds in a running process what GPU times take: the HSA runtime's dispatch tables, and a shim if one is loaded.
 
 use anyhow::{Context as _, anyhow, ensure};
 use tracer_common::{
@@ -22,25 +22,25 @@ const LATE: &str = "reading its API tables and its shim takes too long";
 
 /// A process that has loaded the HSA runtime.
 pub struct Prospect {
-    /// The memory in which all of this was found.
+    /// The memory of the process, in which the rest was found.
     pub memory: TargetMemory,
-    /// What the shim needs to know.
+    /// The arguments with which the shim attaches.
     pub attach: Attach,
-    /// A shim that it has loaded already, that works and speaks our protocol. One that does not is left
-    /// alone: ours is loaded beside it.
+    /// A shim that the process has loaded already, that works and speaks our protocol. Any other shim is left alone:
+    /// ours is loaded beside it.
     pub loaded: Option<LoadedShim>,
     /// It is a forked child of a process that used the GPU, and cannot use it itself.
     pub cannot_use_gpu: bool,
-    /// The tables are none that the shim knows.
+    /// How the process's tables differ from those that the shim knows, if they do.
     mismatch: Option<Mismatch>,
 }
 
 impl Prospect {
-    /// Looks at a process, from outside; none when it has not loaded the HSA runtime.
+    /// Looks into a process from outside; none when it has not loaded the HSA runtime.
     ///
     /// # Errors
     ///
-    /// When it cannot be looked into, or is not as expected.
+    /// When the process cannot be looked into, or is not as expected.
     pub fn of(process: &Subject, access: Access) -> anyhow::Result<Option<Self>> {
         process.by_number(|pid| Self::of_number(pid, access))
     }
@@ -53,7 +53,7 @@ impl Prospect {
             .context("opening its memory (to write to another user's needs CAP_DAC_OVERRIDE)")?;
         let process = LiveProcess::with(memory, pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;
-        // What was not read looks like what is not there.
+        // A table that was not read looks like one that does not exist.
         let missing = || match process.was_cut_short() {
             true => anyhow!(LATE),
             false => anyhow!("{}: its API tables were not found", hsa.path.display()),
@@ -91,7 +91,7 @@ impl Prospect {
         Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, mismatch }))
     }
 
-    /// Why the shim cannot tell its GPU times; none when it can.
+    /// Why the shim cannot record GPU times; none when it can.
     pub fn why_none(&self) -> Option<String> {
         if self.cannot_use_gpu {
             Some("a forked child of a process that used the GPU cannot use it".into())
@@ -126,7 +126,7 @@ pub struct LoadedShim {
     pub file: PlannedFile,
     /// Address of its function that attaches again.
     pub attach: u64,
-    /// Where its dispatch site is probed: an offset in the file.
+    /// The place of the probe at its dispatch site: an offset in the file.
     pub site_offset: u64,
 }
 

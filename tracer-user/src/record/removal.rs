@@ -6,16 +6,16 @@ use crate::probe::Attachment;
 
 /// Probes that are being removed.
 pub enum Removal {
-    /// The entries are; what comes back are the return probes.
+    /// The entry probes are being removed; the thread returns the return probes.
     Entries(JoinHandle<Attachment>),
-    /// No new call is seen; calls that were open may return.
+    /// The entry probes are gone, so no new call is seen; calls that were open may return.
     Waiting(Attachment),
-    /// What was left is.
+    /// The return probes are being removed.
     Last(JoinHandle<()>),
 }
 
 impl Removal {
-    /// Begins. On a thread of its own, since the kernel takes its time.
+    /// Begins to remove probes, on a thread of its own, since the kernel takes its time.
     pub fn begin(mut attachment: Attachment) -> Self {
         Self::Entries(std::thread::spawn(move || {
             drop(attachment.take_entries());
@@ -23,13 +23,13 @@ impl Removal {
         }))
     }
 
-    /// Removes the probes of a process that has ended: meanwhile, or at once if that is not possible.
+    /// Removes the probes of a process that has ended: on a thread, or at once if no thread can be started.
     pub fn of_the_dead(probes: Vec<Attachment>) -> Option<Self> {
         let thread = std::thread::Builder::new().spawn(move || drop(probes));
         thread.ok().map(Self::Last)
     }
 
-    /// Goes on as far as it can; `may_end` tells whether no call is open. None when all is done.
+    /// Takes the removal as far as it can go; `may_end` tells whether no call is open. None when all is done.
     pub fn go_on(self, may_end: impl FnOnce() -> bool) -> Option<Self> {
         match self {
             Self::Entries(thread) if thread.is_finished() => thread.join().ok().map(Self::Waiting),
@@ -41,7 +41,7 @@ impl Removal {
         }
     }
 
-    /// Waits for what is being removed; the probes that are left.
+    /// Waits for the removal in progress; returns the probes that are left.
     pub fn rest(self) -> Option<Attachment> {
         match self {
             Self::Entries(thread) => thread.join().ok(),

@@ -1,5 +1,5 @@
-//! How much of a process's limits the shim may take: what it takes is missing when the process itself asks
-//! for more, whatever is used of it.
+//! How much of a process's limits the shim may take. Whatever it reserves, used or not, the process itself cannot
+//! have.
 
 use std::{fs, path::Path};
 
@@ -14,26 +14,27 @@ use crate::{
     foreign,
 };
 
-/// The shim takes one part of so many that are left.
+/// The shim takes at most one part in so many of what a limit leaves.
 const PARTS: u64 = 8;
 /// The smallest ring, bytes.
 const SMALLEST_RING: usize = 16 << 10;
-/// What the C library reserves for the allocations of each thread, of which there are three at first (glibc's
-/// arenas), and the shim's file and tables.
+/// The address space that the C library reserves for the allocations of each thread, of which there are three at
+/// first (glibc's arenas), and that of the shim's file and tables.
 const ALLOCATIONS: u64 = 3 * (64 << 20) + (8 << 20);
-/// Threads at once that have a stack of the usual size: the one that loads the shim, and the shim's own.
+/// Stacks of the usual size at the same time: of the thread that loads the shim, and of the shim's own.
 const STACKS: u64 = 2;
-/// The usual size, where there is no limit of it.
+/// The usual size of a stack, where no limit sets it.
 const STACK: u64 = 2 << 20;
-/// Descriptors at once.
+/// Descriptors that the shim has open at the same time.
 const DESCRIPTORS: u64 = 2;
-/// Threads at once.
+/// Threads that the shim needs at the same time.
 const THREADS: u64 = 2;
 /// Mappings of the shim: its library, its memory, stacks, and what the C library allocates for three threads.
 const MAPPINGS: u64 = 24;
-/// What is written of the shim's memory beside its rings: its library, stacks, packets in flight, and signals.
+/// The bytes that are written of the shim's memory beside its rings: its library, stacks, packets in flight, and
+/// signals.
 const WRITTEN: u64 = 16 << 20;
-/// So many threads, of all processes of a cgroup, may have rings that are written, if the process has fewer at that moment.
+/// The least number of threads, of all processes of a cgroup, whose rings are taken to be written.
 const WRITERS: u64 = 256;
 
 /// A limit of a process that leaves too little room.
@@ -53,7 +54,7 @@ pub struct Tight {
     needed: u64,
 }
 
-/// Whose a limit is, and how it is raised.
+/// The owner of a limit, as the message names it, and how the limit is raised.
 type Whose = (&'static str, &'static str);
 const OF_PROCESS: Whose = ("its limit", " (prlimit --pid)");
 const OF_GROUP: Whose = ("its cgroup's limit", "");
@@ -63,25 +64,25 @@ fn shown(count: u64, unit: &str) -> String {
     if unit.is_empty() { count.to_string() } else { format!("{} {unit}", count >> 20) }
 }
 
-/// What is left of one limit.
+/// The part of a limit that is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Left {
     whose: Whose,
     name: &'static str,
     unit: &'static str,
     left: u64,
-    /// What the shim takes beside its rings.
+    /// What the shim takes of it beside its rings.
     needed: u64,
-    /// Which rings count.
+    /// The rings that count against it.
     rings: Rings,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rings {
     None,
-    /// Those of so many threads.
+    /// The rings of so many threads.
     Written(u64),
-    /// All that are mapped.
+    /// All rings that are mapped.
     All,
 }
 
@@ -98,7 +99,7 @@ impl Left {
 ///
 /// Which limit leaves too little room for the shim.
 pub fn layout(pid: u32, wanted: Layout) -> Result<Layout, Tight> {
-    // Of a process that cannot be looked at nothing is known.
+    // Of a process that cannot be looked at no limit is known.
     fit(&limits(pid).unwrap_or_default(), wanted)
 }
 
@@ -137,7 +138,8 @@ fn limits(pid: u32) -> procfs::ProcResult<Vec<Left>> {
     let stacks = STACKS * left(limits.max_stack_size, 0).unwrap_or(STACK);
     let space = left(limits.max_address_space, bytes(|status| status.vmsize));
     let data = left(limits.max_data_size, bytes(|status| status.vmdata));
-    // Where it has locked some, it may have asked for all that comes: mlockall(MCL_FUTURE).
+    // A process that has locked some memory may have asked the kernel to lock all that it maps later:
+    // mlockall(MCL_FUTURE).
     let locked = bytes(|status| status.vmlck);
     let lockable = left(limits.max_locked_memory, locked).filter(|_| locked > 0);
     let open = || fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |open| open.count() as u64);
@@ -200,10 +202,10 @@ fn mappings_left(pid: u32) -> Option<u64> {
     Some(most.saturating_sub(mapped as u64))
 }
 
-/// A limit of a cgroup, and what is left of it.
+/// The name of a cgroup's limit, and how much of it is not used.
 type OfGroup = (&'static str, u64);
 
-/// The limit that leaves least, of those that the groups of a process have for all that are in them.
+/// The limit that leaves least, of those of the cgroups that a process is in.
 fn least(
     pid: u32,
     controller: &str,
@@ -216,9 +218,10 @@ fn least(
     all.filter_map(|(directory, version)| left(directory, version)).min_by_key(|&(_, left)| left)
 }
 
-/// What is left of the memory of a cgroup. The kernel can drop what it keeps of files.
+/// How much of a cgroup's memory is not used. Pages of files and reclaimable slabs count as not used: the kernel can
+/// drop them.
 fn memory_left(directory: &Path, version: Version) -> Option<OfGroup> {
-    // Above `memory.high` the kernel slows down who allocates.
+    // Above `memory.high` the kernel slows down the processes that allocate.
     let (limits, used, of_all): (&[&'static str], _, _) = match version {
         Version::One => (&["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"),
         Version::Two => (&["memory.max", "memory.high"], "memory.current", ""),
@@ -235,13 +238,13 @@ fn memory_left(directory: &Path, version: Version) -> Option<OfGroup> {
     Some((name, limit.saturating_sub(used)))
 }
 
-/// What is left of the threads of a cgroup.
+/// How many more threads a cgroup may have.
 fn threads_left(directory: &Path, _: Version) -> Option<OfGroup> {
     let used = number(directory, "pids.current")?;
     Some(("pids.max", number(directory, "pids.max")?.saturating_sub(used)))
 }
 
-/// The number in a file of a cgroup; none also where it says "max".
+/// The number in a file of a cgroup; none where the file says "max".
 fn number(directory: &Path, name: &str) -> Option<u64> {
     text(directory, name).trim().parse().ok()
 }

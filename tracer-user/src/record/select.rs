@@ -33,37 +33,37 @@ const FIRST_FOREIGN_ID: u16 = 0x8000;
 
 /// Functions of the HSA runtime by which programs ring doorbells.
 const DOORBELLS: [&str; 2] = ["hsa_signal_store_relaxed", "hsa_signal_store_screlease"];
-/// The one that ends signals.
+/// The function that ends signals.
 const SIGNAL_END: &str = "hsa_signal_destroy";
 
 /// Why the functions of a library could not be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
-    /// Its functions cannot be read.
+    /// The functions cannot be read.
     #[error(transparent)]
     Elf(#[from] ElfError),
-    /// Their probe sites cannot be planned.
+    /// The probe sites of the functions cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A file that was planned is not what it was.
+    /// A file has changed since it was planned.
     #[error("{}: {cause}", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// How. Part of the message, hence no `source`.
+        /// How it has changed. Part of the message, hence no `source`.
         cause: Changed,
     },
 }
 
 /// The chosen functions of a library.
 pub struct Selected {
-    /// Where its stubs led.
+    /// Where the library's stubs led.
     pub followed: Followed,
-    /// Where to probe.
+    /// The places to probe.
     pub sites: Vec<Site>,
     /// Functions that are left out because a probe there would cost 16 µs a call.
     pub slow: Vec<String>,
-    /// Functions that are probed all the same.
+    /// Slow functions that are probed all the same.
     pub dear: Vec<String>,
     /// The tables of the functions that would be left out as slow, but that the shim can record.
     pub left_to_shim: Vec<u8>,
@@ -77,7 +77,7 @@ pub struct Selected {
 pub struct Doorbells {
     /// The library's file.
     pub file: PlannedFile,
-    /// Where its stubs led.
+    /// Where the library's stubs led.
     pub followed: Followed,
     /// Functions that ring doorbells.
     pub stores: Vec<Site>,
@@ -91,9 +91,9 @@ pub struct Selection {
     include: Option<Patterns>,
     exclude: Patterns,
     allow_slow: bool,
-    /// The functions of a library were looked at.
+    /// Whether the functions of a library were looked at.
     has_chosen: Cell<bool>,
-    /// Processes may have the shim, which records calls.
+    /// Whether processes may have the shim, which records calls.
     shim: bool,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
@@ -121,7 +121,7 @@ impl Patterns {
         !matching.is_empty()
     }
 
-    /// Those that have matched no name.
+    /// The globs that have matched no name.
     fn unused(&self) -> impl Iterator<Item = &Glob> {
         self.globs.iter().filter(|(_, used)| !used.get()).map(|(glob, _)| glob)
     }
@@ -159,12 +159,12 @@ impl Selection {
             return false;
         }
         let included = self.include.as_ref().is_none_or(|globs| globs.matches(name));
-        // Asked in any case: it may be that nothing has this name.
+        // Asked in any case, so that the glob counts as used.
         let excluded = self.exclude.matches(name);
         included && !excluded
     }
 
-    /// What --include and --exclude name that is no function of the libraries that were looked at.
+    /// Globs of --include and --exclude that match no function of the libraries that were looked at, as notices.
     pub fn unused_globs(&self) -> Vec<String> {
         if !self.has_chosen.get() {
             return Vec::new();
@@ -179,7 +179,7 @@ impl Selection {
         include.chain(exclude).map(say).collect()
     }
 
-    /// What shims are to record, by slot: [`Wanted`] words.
+    /// The calls that shims are to record, by slot: [`Wanted`] words.
     pub fn shim_calls(&self) -> Vec<u64> {
         let word = |slot: usize| {
             let function = slots::function(slot);
@@ -192,7 +192,7 @@ impl Selection {
         (0..SLOT_COUNT).map(word).collect()
     }
 
-    /// Whether the shim is to record a function, under one of its names.
+    /// Whether the shim is to record a function, under its present name or an older one.
     fn wants_of_shim(&self, runtime: Runtime, slot: &Slot) -> bool {
         let older = RENAMED.iter().filter_map(|(old, new)| {
             slot.name.strip_suffix(new).map(|stem| format!("{stem}{old}"))
@@ -218,8 +218,8 @@ impl Selection {
         if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
 
-    /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
-    /// loaded it, else through those that the file makes.
+    /// The places to probe in a library. Stubs are followed through the tables of `process` if that process has
+    /// loaded the library, else through the tables that the file makes.
     ///
     /// # Errors
     ///
@@ -249,8 +249,8 @@ impl Selection {
         Ok(selected)
     }
 
-    /// Where to probe the functions of the HSA runtime that ring doorbells and end signals, at cheap
-    /// sites; their implementations, whoever has redirected them.
+    /// Where to probe the functions of the HSA runtime that ring doorbells and end signals, at cheap sites. If a tool
+    /// has redirected a function, its implementation is probed.
     ///
     /// # Errors
     ///
@@ -280,8 +280,8 @@ impl Selection {
         Ok(Doorbells { file, followed, stores, ends })
     }
 
-    /// The plans for the functions of a library that are `wanted`, and which of them go through HIP's tables if the
-    /// shim is to record those. `file` is the library's, and is what is read.
+    /// The plans for the functions of a library that are `wanted`, and the functions that go through HIP's tables if
+    /// the shim is to record those. `file` is the library's file, and is the one that is read.
     fn plans(
         &self,
         library: &Library,
@@ -326,7 +326,7 @@ impl Selection {
             selected.impossible.extend(names());
             return Ok(());
         };
-        // Ranges of which one end is seen are none.
+        // A range needs both of its ends.
         let is_needed = library.runtime == Runtime::Roctx;
         if is_needed && !site.class.is_cheap() {
             selected.dear.extend(names());
@@ -347,14 +347,14 @@ impl Selection {
         }
         capture.by_shim = by_shim;
         if library.runtime == Runtime::Hip && by_shim != 0 {
-            // What the shim calls in such a call it records.
+            // The shim itself records the calls that it passes on: the probe leaves these out.
             capture.shim_calls = 1;
         }
         selected.sites.push(Site { capture, file_offset: site.file_offset, symbol: plan.symbol });
         Ok(())
     }
 
-    /// What to record of a function. Those that the operation table does not know get ids.
+    /// What to record of a function. A function that the operation table does not know gets an id.
     fn capture(&mut self, domain: Domain, name: &str) -> Capture {
         if let Some(operation) = api::by_name(name).filter(|o| o.domain == domain) {
             return api::captured(operation);
@@ -389,7 +389,7 @@ fn unknown_id(runtime: Runtime, name: &str) -> Option<u16> {
     Some(FIRST_FOREIGN_ID + slot as u16)
 }
 
-/// What the shim is told of such a function.
+/// The record that the shim is to make of a function that the operation table does not know.
 fn unknown_call(runtime: Runtime, name: &str) -> Option<Wanted> {
     let domain = runtime.domain().0 as u8;
     unknown_id(runtime, name).map(|operation| Wanted { domain, operation, ..Wanted::default() })

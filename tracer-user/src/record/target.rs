@@ -1,4 +1,4 @@
-//! A traced process: what is attached to it, and whether it lives.
+//! A traced process: its probes, and whether it lives.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use crate::{
     probe::{Attachment, Site},
 };
 
-/// How often it is seen what a process maps that has mapped the same number of pages all the time.
+/// The interval in which roctap looks at a process's mappings as long as the number of its mapped pages is the same.
 const SEEN_INTERVAL: Duration = Duration::from_secs(1);
-/// Looking what a process maps takes one part in so many of the time, at most.
+/// Looking at a process's mappings takes at most one part in so many of the time.
 const SEEN_SHARE: u32 = 50;
 
-/// What a process maps was seen.
+/// A look at the mappings of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// When.
+    /// When roctap looked.
     pub at: Instant,
-    /// How many pages it had mapped then.
+    /// How many pages the process had mapped then.
     pub pages: u64,
-    /// How long it took: the more mappings, the longer.
+    /// The time that the look took: the more mappings, the longer.
     pub took: Duration,
 }
 
@@ -45,28 +45,28 @@ pub enum Claim {
     Helpless(&'static str),
 }
 
-/// What is to be probed of a library.
+/// The probes that are to be placed in a library.
 pub struct Planned {
-    /// Path for people: as the process saw it that it was planned for.
+    /// The path for people: as the process saw it for which the plan was made.
     pub path: PathBuf,
     /// The library's release.
     pub version: String,
     /// Its file.
     pub file: PlannedFile,
-    /// Where its stubs led: the plan holds where they lead there too.
+    /// Where the library's stubs led. The plan holds in each process in which they lead to the same places.
     pub followed: Followed,
-    /// Where in its file.
+    /// The places in the file.
     pub sites: Vec<Site>,
     /// The tables of the functions that only the shim can record, because probes there would be slow.
     pub left_to_shim: Vec<u8>,
 }
 
 impl Planned {
-    /// Whether its file is as it was when it was planned: to be asked when probes are in place.
+    /// Checks that the file is as it was when it was planned. To be called when the probes are in place.
     ///
     /// # Errors
     ///
-    /// When it is not.
+    /// When the file has changed.
     pub fn check(&self) -> Result<(), Changed> {
         self.file.check()
     }
@@ -74,19 +74,19 @@ impl Planned {
 
 /// One process.
 pub struct Target {
-    /// Which process.
+    /// The process itself.
     pub subject: Arc<Subject>,
-    /// What the trace says of it.
+    /// The description of the process that the trace gets.
     pub info: Process,
-    /// What is to be probed in it.
+    /// The plans of its libraries.
     pub planned: BTreeMap<FileId, Arc<Planned>>,
     /// Libraries that could not be probed.
     pub refused: BTreeSet<FileId>,
-    /// Of which libraries it was said why they are not probed: once, whatever the process executes.
+    /// The libraries for which roctap has said why they are not probed: once, whatever the process executes.
     pub explained: BTreeSet<FileId>,
-    /// What is probed in it.
+    /// The probes in its libraries.
     pub attached: BTreeMap<FileId, Attachment>,
-    /// Of these, the probes at functions that the shim records where it records calls of a table.
+    /// Of these libraries, the probes at functions that the shim records too if it records calls of a table.
     pub covered: BTreeMap<(FileId, u8), Attachment>,
     /// Probes at such functions that are being removed, and the domain of the calls.
     pub removals: Vec<(Domain, Removal)>,
@@ -96,37 +96,38 @@ pub struct Target {
     pub beside_shim: BTreeSet<FileId>,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
-    /// Where it rings doorbells, if only that tells of its GPU work.
+    /// The probes where it rings doorbells, if nothing else tells of its GPU work.
     pub doorbells: Option<Attachment>,
-    /// The places of these probes, for its children.
+    /// The places of these probes, which its children get too.
     pub doorbell_places: Option<Arc<Doorbells>>,
-    /// Its dynamic linker, and the probes there.
+    /// Its dynamic linker, and the probes in it.
     pub loader: Option<(Arc<Loader>, Attachment)>,
-    /// It has mapped a library of which its dynamic linker has not told yet.
+    /// It has mapped a library that its dynamic linker has not reported yet.
     pub waits_for_loader: bool,
     /// Its first thread was about to end.
     pub first_thread_ends: bool,
-    /// It was traced when its program began: of what that launches nothing is too early to be recorded.
+    /// It was traced when its program began: no launch of that program is too early to be recorded.
     pub is_recorded_from_start: bool,
-    /// Where its GPU times come from.
+    /// The source of its GPU times.
     pub gpu_source: GpuSource,
     /// It was being attached to, and could not get its shim yet: the threads that put shims in were busy, none could be
     /// started, or the process was held.
     pub is_being_attached: bool,
-    /// When roctap looked last at what it maps.
+    /// The last look at its mappings.
     pub seen: Option<Seen>,
-    /// How long its memory was looked at for messages of marks and ranges.
+    /// The time that was spent on reading messages of marks and ranges in its memory.
     pub looked_for_messages: Duration,
     /// Whether it has a shared memory: known when it has ended.
     pub claim: Claim,
-    /// The process has ended, and all records of before have been asked for by this request: when that is answered,
-    /// all records of the process are there.
+    /// The process has ended, and this request asks for all records made before that: when the request is answered,
+    /// all records of the process have come.
     pub retired: Option<u64>,
 }
 
 impl Target {
-    /// Whether it is not to be seen what it maps, which is `pages`: as many as when that was seen, not long
-    /// ago, and nothing is still to be done with what it maps. Nor where it has been seen just now, for what that takes.
+    /// Whether no look at the mappings is needed; `pages` is the number of pages that are mapped now. True if the last
+    /// look saw as many, not long ago, and nothing waits for another look; also true just after a look
+    /// that took long, to bound the time that looks take.
     pub fn maps_the_same(&self, pages: u64) -> bool {
         if self.seen.is_some_and(|seen| seen.at.elapsed() < seen.took * SEEN_SHARE) {
             return true;
@@ -144,7 +145,7 @@ impl Target {
         !waits && self.seen.is_some_and(same)
     }
 
-    /// A process, nothing attached.
+    /// A process to which nothing is attached yet.
     pub fn new(
         subject: Arc<Subject>,
         command: String,
@@ -200,7 +201,7 @@ impl Target {
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).chain(loader).collect()
     }
 
-    /// Removes the probes where it rings doorbells, for good: its shim tells of its GPU work.
+    /// Removes the probes where it rings doorbells, for good: its shim records its GPU work.
     pub fn remove_doorbells(&mut self) {
         if let Some(placed) = self.doorbells.replace(Attachment::default())
             && placed.links() > 0
@@ -209,8 +210,8 @@ impl Target {
         }
     }
 
-    /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one
-    /// for all records of before.
+    /// The process has ended: has its probes removed on a thread, since that takes time. `request` asks for all
+    /// records that were made before.
     pub fn retire(&mut self, request: u64) {
         self.retired = Some(request);
         let mut probes = self.take_probes();
@@ -259,9 +260,9 @@ impl Target {
         new
     }
 
-    /// The process executes another program, whose tables nobody has redirected yet, and whose libraries may
-    /// have been replaced: forgets the plans with another tool's wrappers, and of files that have changed, so
-    /// that libraries are planned again when that has mapped them.
+    /// The process executes another program: no tool has redirected the new program's tables yet, and libraries may
+    /// have been replaced. Forgets the plans with another tool's wrappers, and those of files that have changed: their
+    /// libraries are planned again when the new program has mapped them.
     pub fn forget_stale(&mut self) {
         self.refused.clear();
         self.beside_shim.clear();
@@ -277,13 +278,13 @@ impl Target {
         drop((self.take_plan(id), self.attached.remove(&id)));
     }
 
-    /// Takes a plan, for its probes to be placed anew.
+    /// Takes a plan out, so that its probes are placed anew.
     pub fn take_plan(&mut self, id: FileId) -> Option<Arc<Planned>> {
         self.planned.remove(&id)
     }
 
-    /// A new plan of a file that was planned before, and has been touched since. Where it is the same plan
-    /// its probes stay and it is done; else they are removed.
+    /// Takes a new plan of a file that was planned before, and has been touched since. Where the new plan probes the
+    /// same places, the probes stay and this returns true; else the old ones are removed.
     pub fn renew(&mut self, planned: &Arc<Planned>) -> bool {
         let id = planned.file.id();
         let Some(old) = self.planned.keys().copied().find(|old| old.has_inode_of(id)) else {

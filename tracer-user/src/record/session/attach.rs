@@ -57,8 +57,8 @@ impl Session {
         self.attach_site(pid)
     }
 
-    /// Attaches to the processes that were named. One that fails does not spoil the others. Whoever asks for
-    /// the end does not wait for shims on their way.
+    /// Attaches to the processes that were named. One that fails does not spoil the others. When the user asks for the
+    /// end, shims on their way are not waited for.
     ///
     /// # Errors
     ///
@@ -106,13 +106,13 @@ impl Session {
         let mut attached = self.try_attach_running(Arc::clone(&subject));
         if let Err(error) = &attached {
             self.let_go(pid);
-            // Whatever failed, failed by that.
+            // The process has ended, and that made the attachment fail.
             if !subject.is_alive() {
                 tracing::debug!("process {pid}: {error:#}");
                 attached = Err(ended_early(pid));
             }
         }
-        // The shims of others have gone on writing.
+        // The shims of other processes have gone on writing.
         self.shims.drain_shares(&mut self.recorder)?;
         attached
     }
@@ -208,7 +208,7 @@ impl Session {
             return Ok(());
         }
         let planned = self.plans.of(&target.subject, library, &mut self.recorder);
-        // What cannot be probed is not tried again.
+        // A library that cannot be probed is not tried again.
         let planned = planned.inspect_err(|_| target.refuse(library.id))?;
         if target.renew(&planned) {
             return Ok(());
@@ -216,7 +216,7 @@ impl Session {
         self.attach_planned(pid, planned)
     }
 
-    /// Probes what is planned of a library.
+    /// Places the probes of a plan.
     pub(super) fn attach_planned(&mut self, pid: u32, planned: Arc<Planned>) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let id = planned.file.id();
@@ -240,7 +240,7 @@ impl Session {
         self.attach_covered(pid, id, u8::MAX)
     }
 
-    /// Probes the functions of a library that the shim records where it records calls, those of `tables`.
+    /// Probes the functions of a library that the shim records too if it records calls: those of `tables`.
     pub(super) fn attach_covered(
         &mut self,
         pid: u32,

@@ -8,7 +8,7 @@ use std::{
 use super::Session;
 use crate::discover::{self, Runtime, Subject};
 
-/// How long processes are looked at in one go.
+/// The longest time that is spent on looking at processes before other work is done.
 const LOOK_FOR: Duration = Duration::from_millis(20);
 
 impl Session {

@@ -1,4 +1,4 @@
-//! Whether roctap can open files still: each process that is traced needs some.
+//! Whether roctap can still open files: each process that is traced needs some.
 
 use std::{fs::File, io};
 
@@ -7,17 +7,17 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// As many have to be free for one more process.
+/// The number of descriptors that have to be free for one more process.
 const SPARE: usize = 16;
 
-/// What was said of it.
+/// Whether the user has been told that descriptors ran out.
 #[derive(Default)]
 pub struct Descriptors {
     told: bool,
 }
 
 impl Descriptors {
-    /// What is to be said, once each time that descriptors run out.
+    /// The notice that descriptors have run out, once each time that they do.
     pub fn look(&mut self) -> Option<String> {
         self.look_with(|| File::open("/dev/null"))
     }

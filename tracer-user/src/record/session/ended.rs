@@ -1,5 +1,5 @@
-//! Processes that have ended: their probes are removed, their memories are offered to others, and what is to be said of them
-//! is kept until the end. Nothing else of them stays.
+//! Processes that have ended: their probes are removed, their memories are offered to others, and facts for the notices
+//! at the end are kept. Nothing else of these processes stays.
 
 use super::{Session, see_outside::TOO_MANY};
 use crate::{
@@ -15,21 +15,21 @@ use crate::{
 };
 
 impl Session {
-    /// Gives up the memories of programs that are gone, all of which were drained.
+    /// Gives up the memories of programs that are gone, after all of their records were read.
     pub(super) fn give_up_memories(&mut self) {
         for gone in self.shims.give_up_the_gone(&mut self.recorder) {
-            // That nothing was lost is said at the end, of all together.
+            // A cause without losses is written at the end, once for all processes.
             let lost = gone.account.losses.iter().filter(|(_, count)| *count > 0);
             lost.for_each(|&(cause, count)| self.recorder.loss(gone.pid, cause, count));
             self.take_account(gone.pid, &gone.account, Some(gone.over));
         }
     }
 
-    /// Takes note of what a memory tells of its process; `over`: of a program that is gone.
+    /// Takes over the losses and the clock error that a memory holds; `over` is set if its program is gone.
     pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<Over>) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if account.helpless.is_none() {
-            // Of all programs that it has run.
+            // The largest error of all programs that the process has run.
             target.info.clock_error_ns = target.info.clock_error_ns.max(account.clock_error_ns);
         }
         target.claim = match (over, account.helpless) {
@@ -39,7 +39,7 @@ impl Session {
         };
     }
 
-    /// Process `pid` has ended, or its number belongs to another one by now: its probes are given up.
+    /// Process `pid` has ended, or another process has its number by now: removes its probes.
     pub(super) fn retire(&mut self, pid: u32) {
         let request = self.probes.ask();
         let Some(target) = self.processes.get_mut(pid).filter(|target| target.retired.is_none())
@@ -53,14 +53,14 @@ impl Session {
         self.probes.forget(pid);
     }
 
-    /// Retires those that have ended, and forgets those of which everything has come.
+    /// Retires the processes that have ended, and forgets those whose records have all come.
     pub(super) fn retire_ended(&mut self) -> anyhow::Result<()> {
         let answered = self.probes.answered();
         let has_come = |target: &Target| {
             target.retired.is_some_and(|request| request <= answered) && target.removals.is_empty()
         };
         for pid in self.processes.those(has_come) {
-            // A shim that was on its way may have recorded: its memory comes with the end of that.
+            // A shim that was on its way may have recorded: its memory is added when the injection ends.
             let on_its_way = self.injections.subject(pid).is_some();
             if !on_its_way && !self.outside.knows(pid) && self.shims.of(pid).next().is_none() {
                 self.forget(pid)?;
@@ -71,7 +71,7 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets process `pid`, but for what is to be said of it.
+    /// Forgets process `pid`, except for the facts that the end needs.
     pub(super) fn forget(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
         let departed = &mut self.departed;
@@ -91,7 +91,7 @@ impl Session {
             (GpuSource::AtStart, Claim::Helpless(why)) => format!("none: {why}"),
             (source, _) => source.to_string(),
         };
-        // What is left of it is written first: it may be what is missing.
+        // The records that wait are written first: missing kernels may be among them.
         let Launches { launches, early, dispatches } = self.recorder.ended(pid)?;
         if self.shims.gpu() != Gpu::Off && launches > 0 && dispatches == 0 {
             let reason = self.reason_for_silence(&target);

@@ -1,4 +1,4 @@
-//! The end: probes removed, the rest taken, losses and processes written.
+//! The end: removes the probes, takes the remaining records, and writes losses and processes.
 
 use std::{collections::HashSet, process::ExitCode, time::Duration};
 
@@ -14,17 +14,17 @@ use crate::{
     trace,
 };
 
-/// Names that programs without end give themselves.
+/// The loss of names and descriptions beyond the limits: a program can make any number of them.
 const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, of one process no more than half of what others leave, and 16 MiB of descriptions";
 
-/// What the thread that reads the BPF rings had taken, or would have, when it failed.
+/// The records that the thread that reads the BPF rings had taken, or had still to take, when it failed.
 const UNREAD: &str = "BPF records: unread, since the thread that reads them failed (at least)";
 
 const _: () = assert!(trace::limits::WRITTEN_TABLES == 256 << 20);
 const _: () = assert!(trace::limits::WRITTEN_OF_A_PROCESS == 16 << 20);
 
 impl Session {
-    /// Detaches, takes the rest, and writes the end of the trace.
+    /// Detaches, takes the remaining records, and writes the end of the trace.
     pub fn finish(
         mut self,
         options: &Options,
@@ -39,8 +39,8 @@ impl Session {
             target.info.detached_ns = ended_ns;
         }
         self.recorder.gpu_until(ended_ns);
-        // The shims first: a call that is recorded without its kernel is less than a kernel whose call
-        // is not known.
+        // The shims stop first: a call that is recorded without its kernel does less harm than a kernel whose call is
+        // not known.
         self.shims.stop();
         self.let_shims_drain()?;
         self.take_open_shim_calls()?;
@@ -49,7 +49,7 @@ impl Session {
         self.recorder.settle_calls(u64::MAX)?;
         self.look_outside()?;
         self.outside.pids().into_iter().try_for_each(|pid| self.end_outside(pid))?;
-        // Dropped probes and written files are all that is left.
+        // From here on probes are only dropped, and files only written.
         privileges::drop_all();
         self.recorder.join_the_rest()?;
         self.write_losses()?;
@@ -98,8 +98,9 @@ impl Session {
         self.drain_all()
     }
 
-    /// Removes the return probes, and records what is open. A call that returns meanwhile has both an open and a
-    /// whole record: the whole one counts. One that was being entered is open only when no program runs any more.
+    /// Removes the return probes, and records the calls that are open. A call that returns meanwhile has both an open
+    /// and a whole record: the whole one counts. A call that was just being entered is recorded as open only when no
+    /// BPF program runs any more.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
         let mut open = self.probes.open_calls();
         let probes: Vec<_> = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
@@ -132,7 +133,7 @@ impl Session {
         self.drain_all()
     }
 
-    /// Waits, for a bounded time, until living shims have written what was in flight.
+    /// Waits, for a bounded time, until living shims have written the work that was in flight.
     fn let_shims_drain(&mut self) -> anyhow::Result<()> {
         let mut patience = Patience::of(Duration::from_secs(1));
         loop {
@@ -147,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Writes all loss counters, zero ones too.
+    /// Writes all loss counters, including those that are zero.
     fn write_losses(&mut self) -> anyhow::Result<()> {
         let recorder = &mut self.recorder;
         for (cause, count) in BpfLoss::ALL.into_iter().zip(self.probes.losses()?) {
@@ -162,7 +163,7 @@ impl Session {
             recorder.loss(0, cause, count);
         }
         recorder.loss(0, BEYOND_LIMITS, recorder.left_out());
-        // Of processes that have ended what was lost is known, and nothing of what was not.
+        // The losses of processes that have ended were written; causes without losses were not.
         for cause in self.shims.causes() {
             recorder.loss(0, cause, 0);
         }

@@ -1,4 +1,4 @@
-//! Following: what becomes of traced processes. They fork, execute other programs, load libraries later, and end.
+//! Following traced processes: they fork, execute other programs, load libraries later, and end.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use crate::{
     record::{gpu_source::GpuSource, pause::Pause, target::Planned},
 };
 
-/// How long one scan looks for libraries before it lets other work be done.
+/// The longest time that one scan looks for libraries before other work is done.
 const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
@@ -34,7 +34,7 @@ impl Session {
                 Ok(())
             }
             kind::FIRST_THREAD => {
-                // Most processes end with it. The next scan tells whether this one goes on.
+                // Most processes end with their first thread. The next scan tells whether this one goes on.
                 if let Some(target) = self.processes.get_mut(life.header.pid) {
                     target.first_thread_ends = true;
                 }
@@ -44,8 +44,8 @@ impl Session {
         }
     }
 
-    /// A thread of process `pid`, whose id was `by` before, has executed another program. What the old program's
-    /// shim had in flight is gone.
+    /// A thread of process `pid`, whose id was `by` before, has executed another program. The work that the old
+    /// program's shim had in flight is gone.
     fn executed(&mut self, pid: u32, by: u32, time_ns: u64) -> anyhow::Result<()> {
         if let Some(watch) = &mut self.watch {
             watch.executed(pid);
@@ -66,7 +66,7 @@ impl Session {
             target.doorbells = None;
         }
         if target.gpu_source == GpuSource::AtStart {
-            // If they were removed because the old program's shim recorded: the new one may need them.
+            // The probes may have been removed because the old program's shim recorded: the new program may need them.
             target.doorbells.take_if(|placed| placed.links() == 0);
         }
         target.is_recorded_from_start = true;
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether process `pid` has a clock of its own (a time namespace), and how far that is ahead.
+    /// Looks whether process `pid` has a clock of its own (a time namespace), and how far that clock is ahead.
     pub(super) fn look_at_clock(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         let ahead = target.subject.by_number(|pid| Ok::<_, Ended>(discover::clock_ahead_ns(pid)));
@@ -116,8 +116,8 @@ impl Session {
     }
 
     /// A thread that executes another program gets the process's number, but the kernel keeps the links of the
-    /// process's probes at the thread that had the number before: it places none of them in what the new program
-    /// maps. So this stops the process, before it has got far, and places new ones.
+    /// process's probes at the thread that had the number before: it places none of them in the files that the new
+    /// program maps. So this stops the process, before it has got far, and places new probes.
     fn place_anew(&mut self, pid: u32, executed_ns: u64) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let subject = Arc::clone(&target.subject);
@@ -135,7 +135,7 @@ impl Session {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let planned = std::mem::take(&mut target.planned).into_values().collect();
         let doorbells = target.doorbell_places.clone();
-        // The old probes go first: else both would tell of the same calls.
+        // The old probes are removed first: else both would record the same calls.
         drop((target.take_probes(), target.dispatch_site.take()));
         target.calls_by_shim = 0;
         let placed = self.attach_child(&subject, planned);
@@ -159,7 +159,7 @@ impl Session {
         }
         let parent = self.processes.get(born.header.pid).map(Inheritance::of);
         let Some(parent) = parent.or_else(|| self.following.left_by(born.header.pid)) else {
-            // Its parent is not traced after all. The BPF programs have followed the child since its birth.
+            // The parent is not traced after all. The BPF programs have followed the child since its birth.
             self.probes.forget(child);
             return Ok(());
         };
@@ -175,7 +175,7 @@ impl Session {
             self.following.leaves(child, parent, self.probes.ask());
             // The BPF programs have followed the child since its birth.
             self.probes.forget(child);
-            // Its shim may have written to a memory for a moment.
+            // The child's shim may have written to a memory for a moment.
             self.shims.look(|pid| pid == child);
             self.shims.drain(&mut self.recorder, |_, _| {})?;
             return Ok(());
@@ -213,22 +213,22 @@ impl Session {
         Ok(())
     }
 
-    /// Places a child's probes, those of its parent if nothing has changed.
+    /// Places a child's probes: those of its parent if no file has changed.
     fn attach_child(&mut self, child: &Subject, planned: Vec<Arc<Planned>>) -> anyhow::Result<()> {
         let pid = child.pid();
         self.probes.track(pid)?;
         if planned.iter().all(|planned| planned.check().is_ok()) {
             planned.into_iter().try_for_each(|planned| self.attach_planned(pid, planned))?;
         } else {
-            // Files have changed since: what it maps is planned anew.
+            // Files have changed since: the libraries that the child maps are planned anew.
             self.attach_all(pid, child.by_number(discover::libraries)?)?;
         }
         self.attach_site(pid)
     }
 
-    /// A thread of process `pid` has made its first call of ROCm. A forked child gets the shim now and not
-    /// earlier, since most never call ROCm, or execute another program first. Its first call opens the runtime,
-    /// which takes longer than to put the shim in.
+    /// A thread of process `pid` has made its first call of ROCm. A forked child gets the shim now and not earlier,
+    /// since most children never call ROCm, or execute another program first. The first call opens the runtime, which
+    /// takes longer than putting the shim in.
     fn called(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if target.gpu_source == GpuSource::Unused {
@@ -239,7 +239,7 @@ impl Session {
     }
 
     /// Looks for libraries that processes have mapped since the last scan, and retires processes that have ended.
-    /// Returns whether it came to all processes.
+    /// Returns whether it got through all processes.
     pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
         self.replace_missing_shims();
@@ -258,7 +258,7 @@ impl Session {
             {
                 self.recorder.notice(&format!("process {pid} is not traced any more: {error:#}"));
             }
-            // Counted before the libraries are read: the next scan sees what is mapped meanwhile.
+            // The pages are counted before the libraries are read: the next scan then sees what is mapped meanwhile.
             let Ok(pages) = subject.by_number(discover::mapped_pages) else { continue };
             let Some(target) = self.processes.get_mut(pid) else { continue };
             if target.maps_the_same(pages) {

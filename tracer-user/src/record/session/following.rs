@@ -1,4 +1,4 @@
-//! How late processes were followed: what they did before they had their probes, and their shims.
+//! How late processes were followed, and what they did before they had their probes and their shims.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::record::{
     target::{Planned, Target},
 };
 
-/// What a child has of its parent: its memory, tables and all.
+/// What a child inherits from its parent, whose memory and tables it has.
 #[derive(Clone)]
 pub struct Inheritance {
     pub command: String,
@@ -22,7 +22,7 @@ pub struct Inheritance {
 }
 
 impl Inheritance {
-    /// A child's of this process.
+    /// What a child of this process inherits.
     pub fn of(parent: &Target) -> Self {
         Self {
             command: parent.info.command.clone(),
@@ -38,25 +38,25 @@ impl Inheritance {
 
 /// Whether children are followed, and how late processes were, for the notices at the end.
 pub struct Following {
-    /// Whether they are.
+    /// Whether children are followed.
     pub wanted: bool,
-    /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
+    /// Forked children with ROCm loaded that ran without probes at first, and for how long one of them did, at most.
     late_children: u64,
     longest_late: Duration,
     /// Those that had ended before they could have any.
     missed_children: u64,
-    /// Processes that got a shim when they called ROCm: forked children, and others that did not load it at
+    /// Processes that got a shim only when they called ROCm: forked children, and others that did not load the shim at
     /// their start.
     late_shims: BTreeSet<u32>,
-    /// Kernels that such processes launched before, of those that have ended.
+    /// Kernels that such processes launched before they had the shim, of those that have ended.
     early_launches: u64,
-    /// What children that had ended before they were followed leave to their own, and the request with whose answer the
-    /// births of all of these have come.
+    /// For each child that had ended before it was followed: what its own children inherit, and the request whose
+    /// answer means that the births of all of these have come.
     left: BTreeMap<u32, (Inheritance, u64)>,
 }
 
 impl Following {
-    /// None was born yet.
+    /// No child was born yet.
     pub fn new(wanted: bool) -> Self {
         let (longest_late, late_shims) = (Duration::ZERO, BTreeSet::new());
         let left = BTreeMap::new();
@@ -71,23 +71,23 @@ impl Following {
         }
     }
 
-    /// Child `pid` has ended, whose own children are followed all the same.
+    /// Child `pid` has ended; its own children are followed all the same.
     pub fn leaves(&mut self, pid: u32, inheritance: Inheritance, request: u64) {
         self.left.insert(pid, (inheritance, request));
     }
 
-    /// What such a child has left to its own.
+    /// What the children of such a child inherit.
     pub fn left_by(&self, pid: u32) -> Option<Inheritance> {
         self.left.get(&pid).map(|(inheritance, _)| inheritance.clone())
     }
 
-    /// All births of before request `answered` have come. Whether others may have to.
+    /// Notes that all births before request `answered` have come. Returns whether other births are still to come.
     pub fn awaits_births(&mut self, answered: u64) -> bool {
         self.left.retain(|_, (_, request)| *request > answered);
         !self.left.is_empty()
     }
 
-    /// A child with ROCm loaded ran for so long before it had its probes.
+    /// A child with ROCm loaded ran for this long before it had its probes.
     pub fn was_late(&mut self, late: Duration) {
         self.late_children += 1;
         self.longest_late = self.longest_late.max(late);
@@ -103,14 +103,14 @@ impl Following {
         self.late_shims.insert(pid);
     }
 
-    /// A process has ended that launched so many kernels before its shim was there, if it got one.
+    /// A process has ended that launched this many kernels before it got its shim, if it got one.
     pub fn ended(&mut self, pid: u32, early_launches: u64) {
         if self.late_shims.remove(&pid) {
             self.early_launches += early_launches;
         }
     }
 
-    /// Notices of what processes may have done before.
+    /// Notices of calls and work that may have been missed before probes and shims were in place.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
         if self.late_children > 0 {

@@ -25,16 +25,16 @@ use crate::{
     shown::say,
 };
 
-/// How long the end of a recording waits for shims on their way; what can take longer has its own limits.
+/// The longest wait for shims on their way at the end of a recording; the single steps have limits of their own.
 const LAST_WAIT: Duration = Duration::from_secs(30);
-/// How long it does when somebody has asked for that end: long enough for those whose process is quick.
+/// The longest wait if somebody has asked for that end: long enough for a process that is quick.
 const ASKED_WAIT: Duration = Duration::from_secs(3);
 
-/// A process that was being attached to, and why it is not traced.
+/// A process that was being attached to, and the reason why it is not traced.
 pub(super) type Failure = (Arc<Subject>, anyhow::Error);
 
 impl Session {
-    /// Begins to put the shim into process `pid` if that waits for it.
+    /// Begins to put the shim into process `pid` if the process waits for it.
     pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
         let waits = |target: &&mut Target| target.gpu_source.is_awaited();
         let Some(target) = self.processes.get_mut(pid).filter(waits) else { return };
@@ -46,7 +46,7 @@ impl Session {
             target.is_being_attached |= !runs && occasion == Occasion::Attaching;
             return;
         }
-        // Whatever it was that it has waited for.
+        // Whatever the process has waited for.
         let waited = std::mem::take(&mut target.is_being_attached);
         let occasion = if waited { Occasion::Attaching } else { occasion };
         let Some(shim) = self.shims.shim().cloned() else { return };
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// Goes on with shims on their way. Processes that are not traced, since they cannot have one.
+    /// Goes on with shims on their way. Returns the processes that are not traced because they cannot have a shim.
     pub(super) fn go_on_injecting(&mut self) -> anyhow::Result<Vec<Failure>> {
         let mut failures = Vec::new();
         for (pid, event) in self.injections.events() {
@@ -68,11 +68,11 @@ impl Session {
                 Event::Handed(handover, answer) => {
                     let prepared = self.prepare(pid, handover);
                     let told = prepared.map(|prepared| {
-                        // The shim may record, and its probe tell of its calls, before it has answered.
+                        // The shim may record, and its probe report its calls, before the shim has answered.
                         self.recorder.shim_ids(pid, prepared.connection.call_ids());
                         self.injections.prepared(pid, prepared);
                     });
-                    // It waits for it.
+                    // The thread waits for the answer.
                     let _ = answer.send(told);
                 }
                 Event::Done(done) => failures.extend(self.injected(pid, *done)?),
@@ -82,7 +82,7 @@ impl Session {
         Ok(failures)
     }
 
-    /// Waits, for a bounded time, for shims on their way: none gets one from here on.
+    /// Waits, for a bounded time, for shims on their way: no process gets a shim from here on.
     pub(super) fn let_injections_end(&mut self, stop: &Stop) -> anyhow::Result<()> {
         let (mut patience, mut asked) = (Patience::of(LAST_WAIT), Patience::of(ASKED_WAIT));
         while self.injections.are_any()
@@ -111,7 +111,7 @@ impl Session {
         Ok(Prepared { connection: self.shims.adopt(pid, memory, layout)?, site })
     }
 
-    /// A process has its shim, or not. One for which that is impossible is traced from outside, unless it was
+    /// A process has its shim, or could not get it. In the second case it is traced from outside, unless GPU times were
     /// insisted on.
     fn injected(&mut self, pid: u32, done: Done) -> anyhow::Result<Option<Failure>> {
         let Done { subject, occasion, result, prepared, executed_ns } = done;
@@ -139,7 +139,7 @@ impl Session {
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns })) => {
                 let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
                 if executed_ns.is_some_and(|executed_ns| looked_ns < executed_ns) {
-                    // That was the program of before.
+                    // The shim was in the program that the process ran before.
                     self.shims.add_ended(connection, &mut self.recorder)?;
                     return Ok(None);
                 }
@@ -156,7 +156,7 @@ impl Session {
                 return Ok(Some((subject, ended_early(pid))));
             }
             Err(_) if !discover::has_program(pid) => {
-                // What its shim recorded meanwhile is there.
+                // Records that its shim wrote meanwhile are in the memory.
                 let claimed = |prepared: &Prepared| prepared.connection.process().is_some();
                 let claimed = prepared.filter(claimed).map(|prepared| prepared.connection);
                 claimed.into_iter().for_each(|connection| self.shims.add(connection));
@@ -169,7 +169,7 @@ impl Session {
                 GpuSource::Uprobes(format!("{error:#}"))
             }
             Err(error) => {
-                // It is not tried again.
+                // The injection is not tried again.
                 target.gpu_source = GpuSource::Uprobes(format!("{error:#}"));
                 let error = error.context(format!("process {pid}: no GPU times"));
                 if occasion == Occasion::Attaching {
@@ -216,7 +216,7 @@ fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow
     }
 }
 
-/// What has held a process since it was looked at, and so was in the way.
+/// The reason why a process is held, if that is what made the injection fail.
 fn held_since(process: &Subject, error: &anyhow::Error) -> Option<String> {
     match error.downcast_ref()? {
         InjectError::Held(why) => Some(why.clone()),
@@ -225,7 +225,7 @@ fn held_since(process: &Subject, error: &anyhow::Error) -> Option<String> {
     }
 }
 
-/// Puts the shim in, which records then. For how long a thread was stopped.
+/// Puts the shim in, which records then. Returns for how long a thread was stopped.
 fn inject_shim(
     process: &Subject,
     shim: &Shim,
@@ -250,7 +250,7 @@ fn inject_shim(
     let prepare = |Handed { memory, library }: Handed| -> anyhow::Result<()> {
         let (file, offset) = match (loaded, &library) {
             (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),
-            // Our own descriptor: under its own number the process may have another file by now.
+            // By roctap's own descriptor: under its own number the process may have another file by now.
             (None, Some(library)) => {
                 (format!("/proc/self/fd/{}", library.as_raw_fd()).into(), shim.site_offset)
             }

@@ -1,7 +1,7 @@
 //! Shims that are being put into processes, each by a thread of its own: a process decides itself how long
 //! that takes, and neither the reading of rings nor other processes wait for it.
 //!
-//! What needs the BPF programs, the main thread does: a thread asks for it, and waits for the answer.
+//! The main thread does what needs the BPF programs: the injecting thread asks for it, and waits for the answer.
 
 use std::{
     collections::BTreeMap,
@@ -25,16 +25,16 @@ use crate::{
     record::connection::Connection,
 };
 
-/// Threads at the same time; further processes wait until one of these is done.
+/// The largest number of threads at the same time; further processes wait until one of these is done.
 const MOST: usize = 64;
-/// Of these, for the processes of one user: nobody's slow processes keep the others' waiting.
+/// The largest number of these for the processes of one user, whose slow processes do not delay other users'.
 const MOST_OF_A_USER: usize = MOST / 4;
-/// A failure that took so long is one by time, whatever it is called.
+/// A failure that took this long counts as a timeout, whatever the error is.
 const SLOW: Duration = Duration::from_secs(5);
-/// How long a process waits for another attempt when one has failed by time, whatever it executes.
+/// The wait before another attempt when one has timed out in a process, whatever the process executes.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What a shim that is about to run needs.
+/// The memory and the probe that a shim needs before it runs.
 pub struct Prepared {
     /// The shared memory.
     pub connection: Connection,
@@ -42,51 +42,51 @@ pub struct Prepared {
     pub site: Attachment,
 }
 
-/// What a process has made for its shim.
+/// The memory and the file that a process has provided for its shim.
 pub struct Handover {
-    /// An empty memfd, and of which sizes it is to be.
+    /// An empty memfd, and the sizes that it is to get.
     pub memory: OwnedFd,
     pub layout: Layout,
-    /// Where its dispatch site is probed: a file that the thread holds open, and an offset.
+    /// The place of the probe at its dispatch site: a file that the thread holds open, and an offset.
     pub file: PathBuf,
     pub offset: u64,
 }
 
 /// A shim records.
 pub struct Recording {
-    /// How long one thread was stopped.
+    /// The time for which one thread of the process was stopped.
     pub stopped: Duration,
     /// When the process was looked at, and when its shim answered, ns of CLOCK_BOOTTIME.
     pub looked_ns: u64,
     pub answered_ns: u64,
 }
 
-/// How it went.
+/// How an injection ended.
 pub enum Outcome {
     /// The process has not loaded the HSA runtime, or has not initialized it.
     NotYet,
-    /// It is stopped, frozen or traced, and may go on.
+    /// The process is stopped, frozen or traced, and may go on later.
     Held(String),
-    /// It is a forked child that cannot use its parent's GPU.
+    /// The process is a forked child that cannot use its parent's GPU.
     Forked,
-    /// Its shim records.
+    /// The shim records.
     Recording(Recording),
 }
 
 /// Why a process gets its shim now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Occasion {
-    /// It is being attached to. Where GPU times are insisted on it is not traced without.
+    /// The process is being attached to. If GPU times are insisted on, it is not traced without a shim.
     Attaching,
-    /// It is traced, and has loaded the runtime meanwhile.
+    /// The process is traced, and has loaded the runtime meanwhile.
     Later,
 }
 
-/// What a thread tells.
+/// A message of an injecting thread.
 pub enum Event {
-    /// Its process has made what its shim needs: that is to be prepared.
+    /// The process has provided the memory for its shim: the main thread has to prepare it.
     Handed(Handover, Sender<anyhow::Result<()>>),
-    /// It is done.
+    /// The thread is done.
     Done(Box<Done>),
 }
 
@@ -95,13 +95,13 @@ pub struct Done {
     pub subject: Arc<Subject>,
     pub occasion: Occasion,
     pub result: anyhow::Result<Outcome>,
-    /// What was prepared for the shim.
+    /// The memory and the probe that were prepared for the shim.
     pub prepared: Option<Prepared>,
     /// When the process executed another program meanwhile, ns of CLOCK_BOOTTIME.
     pub executed_ns: Option<u64>,
 }
 
-/// What a thread has of the main thread.
+/// The channel by which a thread reaches the main thread.
 pub struct Desk(Sender<Message>);
 
 enum Message {
@@ -110,7 +110,7 @@ enum Message {
 }
 
 impl Desk {
-    /// Has the main thread prepare what the shim needs.
+    /// Has the main thread prepare the memory and the probe, and waits until that is done.
     pub fn prepare(&self, handover: Handover) -> anyhow::Result<()> {
         let (answer, told) = mpsc::channel();
         let over = || anyhow!("the recording has ended");
@@ -121,7 +121,7 @@ impl Desk {
 
 struct Running {
     subject: Arc<Subject>,
-    /// All whose user cannot be told count as one's.
+    /// Processes whose user cannot be determined count as one user's.
     user: Option<u32>,
     began: Instant,
     occasion: Occasion,
@@ -130,7 +130,7 @@ struct Running {
     executed_ns: Option<u64>,
 }
 
-/// Whether the process was waited for in vain.
+/// Whether an injection failed because the process took too long.
 fn is_by_time(error: &anyhow::Error, took: Duration) -> bool {
     took >= SLOW || error.downcast_ref().is_some_and(InjectError::is_by_time)
 }
@@ -139,18 +139,18 @@ fn is_by_time(error: &anyhow::Error, took: Duration) -> bool {
 #[derive(Default)]
 pub struct Injections {
     running: BTreeMap<u32, Running>,
-    /// Processes, by number and start, in which it has failed by time, and when.
+    /// Processes, by number and start, in which an injection has timed out, and when.
     failed: BTreeMap<(u32, u64), Instant>,
 }
 
 impl Injections {
-    /// Whether there are any.
+    /// Whether any thread is at work.
     pub fn are_any(&self) -> bool {
         !self.running.is_empty()
     }
 
-    /// Whether a process is to wait: it has one, there are too many, in all or of its user, or it has failed
-    /// by time not long ago.
+    /// Whether a process has to wait: a thread is at work for it already, too many threads are at work in all or for
+    /// its user, or an injection into it has timed out not long ago.
     pub fn has_to_wait(&self, subject: &Subject) -> bool {
         let failed = self.failed.get(&(subject.pid(), subject.started()));
         self.running.contains_key(&subject.pid())
@@ -163,11 +163,11 @@ impl Injections {
             }
     }
 
-    /// Has a thread do `inject`.
+    /// Has a new thread run `inject`.
     ///
     /// # Errors
     ///
-    /// When there can be no thread.
+    /// When no thread can be started.
     pub fn start(
         &mut self,
         subject: &Arc<Subject>,
@@ -190,7 +190,7 @@ impl Injections {
         Ok(())
     }
 
-    /// What the threads tell by now.
+    /// The messages that the threads have sent by now.
     pub fn events(&mut self) -> Vec<(u32, Event)> {
         let (mut events, mut done) = (Vec::new(), Vec::new());
         for (&pid, running) in &self.running {
@@ -223,7 +223,7 @@ impl Injections {
         self.running.get(&pid).map(|running| Arc::clone(&running.subject))
     }
 
-    /// What the shim of process `pid` needs is there.
+    /// The memory and the probe for the shim of process `pid` are ready.
     pub fn prepared(&mut self, pid: u32, prepared: Prepared) {
         if let Some(running) = self.running.get_mut(&pid) {
             running.prepared = Some(prepared);
@@ -237,7 +237,7 @@ impl Injections {
         }
     }
 
-    /// What was prepared for threads that are still at work.
+    /// Takes what was prepared by the threads that are still at work.
     pub fn take_prepared(&mut self) -> Vec<(u32, Prepared)> {
         let running = self.running.iter_mut();
         running.filter_map(|(&pid, running)| Some((pid, running.prepared.take()?))).collect()
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// One process lets everybody wait: the other has its shim meanwhile.
+    /// One process keeps its own thread waiting: the other process gets its shim meanwhile.
     #[test]
     fn nobody_waits_for_another_process() {
         let mut injections = Injections::default();
@@ -295,7 +295,7 @@ mod tests {
         answer.send(Ok(())).unwrap();
         let (pid, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
         assert!(pid == other.pid() && matches!(done.result, Ok(Outcome::Forked)));
-        // A failure is told as one, and a program that was executed meanwhile.
+        // A failure is reported as one, and so is a program that was executed meanwhile.
         let fail = |_: &Subject, desk: &Desk| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
             desk.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 0 })?;
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Its shim may record already: it is read, and told to stop as others are.
+    /// The shim may record already: its records are read, and it is told to stop as others are.
     #[test]
     fn what_was_prepared_is_there_when_the_recording_ends() {
         let mut injections = Injections::default();
@@ -363,7 +363,7 @@ mod tests {
         assert!(injections.has_to_wait(waiting));
         let own = Some(rustix::process::getuid().as_raw());
         assert!(injections.running.values().all(|running| running.user == own));
-        // If one of them were somebody else's.
+        // One of the threads is taken to be for another user.
         injections.running.first_entry().unwrap().get_mut().user = None;
         assert!(!injections.has_to_wait(waiting));
         drop(releases);

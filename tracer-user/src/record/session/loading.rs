@@ -1,8 +1,8 @@
 //! Libraries that a process loads while it is traced.
 //!
-//! Its dynamic linker tells when it has mapped one, and the thread that loads it is stopped until it has its
-//! probes: it can be called only when it has been relocated. Where the linker does not tell, or the thread has
-//! gone on, what is mapped is seen a little later, and the trace says so.
+//! The process's dynamic linker tells when it has mapped a library, and the thread that loads the library is stopped
+//! until the library has its probes: it can be called only when it has been relocated. If the linker does not tell, or
+//! the thread has gone on, roctap sees a little later what is mapped, and the trace says so.
 
 use std::{
     sync::Arc,
@@ -29,8 +29,8 @@ fn may_be_called(process: &Subject, library: &Library) -> bool {
 }
 
 impl Session {
-    /// Has process `pid`'s dynamic linker tell what it loads. Where that cannot be, what is mapped is looked
-    /// through now and then.
+    /// Has process `pid`'s dynamic linker tell what it loads. If that is impossible, roctap looks through the mappings
+    /// now and then.
     pub(super) fn watch_loader(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         let placed = self.plans.loader(&target.subject, &mut self.recorder).and_then(|found| {
@@ -68,7 +68,7 @@ impl Session {
         }
         let pause = Pause::of_thread(&subject, last.header.tid);
         let may_be_called = |library: &&Library| may_be_called(&subject, library);
-        // What is mapped at once is relocated one after the other, and called when all of it is.
+        // Libraries that are mapped together are relocated one after the other, and called when all of them are.
         let in_time = pause.is_some()
             && match told {
                 [_] => !new.iter().all(may_be_called),
@@ -91,8 +91,8 @@ impl Session {
         libraries.ok()
     }
 
-    /// Whether process `pid` maps a library that is to be probed, and its dynamic linker is about to tell so:
-    /// what it has told is on its way. If it did not, the next look finds the same.
+    /// Whether process `pid` maps a library that is to be probed, and its dynamic linker is about to report the
+    /// library: the record is on its way. If the linker does not report it, the next look finds the same library.
     pub(super) fn is_to_be_told_of(&mut self, pid: u32, libraries: &[Library]) -> bool {
         let is_new = libraries.iter().any(|library| self.is_new(pid, library));
         let Some(target) = self.processes.get_mut(pid) else { return false };
@@ -112,8 +112,8 @@ impl Session {
         self.plans.wants(library.runtime) && !self.processes.get(pid).is_none_or(is_known)
     }
 
-    /// Probes those of the libraries that a process maps which are new, found `late` if they may have been
-    /// called before. Whether one is the HSA runtime.
+    /// Probes the new ones of the libraries that a process maps; `late` is set if they may have been called before they
+    /// were found. Returns whether one is the HSA runtime.
     pub(super) fn take_up(
         &mut self,
         pid: u32,
@@ -127,12 +127,12 @@ impl Session {
             if !self.is_new(pid, &library) {
                 continue;
             }
-            // The file has been touched since.
+            // The file has been touched since it was planned.
             let again =
                 |target: &Target| target.planned.keys().any(|id| id.has_inode_of(library.id));
             let again = self.processes.get(pid).is_some_and(again);
             let attached = self.attach(pid, &library);
-            // The probes are there: whoever cannot call it by now will find them.
+            // The probes are in place: if the library cannot be called yet, its first call will meet them.
             let target = self.processes.get(pid);
             let is_late = target.is_none_or(|target| may_be_called(&target.subject, &library));
             let late = late.filter(|_| is_late);

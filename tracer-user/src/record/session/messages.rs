@@ -1,9 +1,9 @@
 //! Messages of marks and ranges that the BPF programs could not read.
 //!
-//! They read what is in memory. A text in a program's file comes there when somebody touches its page, and the
-//! functions of roctx do not touch their messages. So what they could not read is read here, a moment later, where
-//! it cannot have changed: in a mapping of a file that nobody can write to. The kernel then has the page, and its
-//! neighbours, for the BPF programs as well: each page is looked at once.
+//! The BPF programs read only pages that are in memory. A text in a program's file gets there when somebody touches
+//! its page, and the functions of roctx do not touch their messages. So roctap reads such a message itself, a moment
+//! later, if it cannot have changed: if it is in a mapping of a file that nobody can write to. The kernel then has the
+//! page and its neighbours in memory, for the BPF programs as well: each page is looked at once.
 
 use std::{
     sync::Arc,
@@ -16,13 +16,13 @@ use zerocopy::IntoBytes as _;
 use super::Session;
 use crate::foreign::{Access, Maps, TargetMemory};
 
-/// How long a process is looked at in all: it can pass any address, and unmap its pages.
+/// The longest time spent on one process in all: it can pass any address, and unmap its pages.
 const LOOK_FOR: Duration = Duration::from_secs(1);
-/// And all processes, in one go through the records: others wait for the rest of these.
+/// The longest time spent on all processes in one go through the records: the rest of the records waits for it.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// Reads the message of a mark or range if that could not be read, unless no time is left for it.
+    /// Reads the message of a mark or range if the BPF programs could not, unless no time is left for it.
     pub(super) fn read_message_again(&mut self, mark: &mut MarkRecord, left: &mut Duration) {
         let header = &mut mark.call.header;
         let Some(target) = self.processes.get_mut(header.pid) else { return };

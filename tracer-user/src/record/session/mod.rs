@@ -1,13 +1,13 @@
 //! A recording in progress: opened here, then attached, drained, followed and finished.
 //!
-//! * [`processes`]: who is traced;
+//! * [`processes`]: the traced processes;
 //! * [`probes`]: the loaded BPF programs and their rings;
 //! * [`plans`]: which functions to probe, cached by file;
 //! * [`shims`], and [`crate::outside`]: the sources of GPU work; [`injections`]: shims on their way;
-//! * [`following`]: how late forked children were followed; [`departed`]: what is to be said of processes
-//!   that have ended; both for the end;
-//! * [`recorder`]: what all of this is joined and written by;
-//! * the other modules: what is done with these, step by step.
+//! * [`following`]: how late forked children were followed; [`departed`]: facts about processes that have ended; both
+//!   for the notices at the end;
+//! * [`recorder`]: joins all of this, and writes it;
+//! * the other modules: the steps of a recording, which use these.
 
 mod attach;
 mod attach_new;
@@ -74,7 +74,7 @@ pub struct Session {
     watch: Option<Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
-    /// The recording is being finished: no process is attached to any more, and none gets a shim.
+    /// The recording is being finished: roctap attaches to no further process, and none gets a shim.
     ending: bool,
     pace: Pace,
     descriptors: Descriptors,
@@ -121,17 +121,17 @@ impl Session {
         self.probes.placing()
     }
 
-    /// What the command must find in its environment.
+    /// The variables that the command needs in its environment.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         self.shims.environment()
     }
 
-    /// What has been joined.
+    /// The counts of joined records.
     pub fn counts(&self) -> Counts {
         self.recorder.counts()
     }
 
-    /// How much was lost so far, by whatever cause counts while recording.
+    /// How many records were lost so far, of the causes that are counted while recording.
     pub fn lost(&self) -> u64 {
         let bpf = self.probes.losses().map(|losses| losses.iter().sum()).unwrap_or(0);
         let outside = self.outside.losses().iter().map(|(_, count)| count).sum();
@@ -139,7 +139,7 @@ impl Session {
         all.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Whether no target lives any more and none can come; `command_ended` when there is no command
+    /// Whether no traced process lives any more and none can come; `command_ended` is true also if there is no command
     /// to wait for.
     pub fn targets_gone(&mut self, command_ended: bool) -> anyhow::Result<bool> {
         let all_gone = |session: &Self| {
@@ -148,7 +148,7 @@ impl Session {
         if !all_gone(self) {
             return Ok(false);
         }
-        // A child may live whose birth has not been read.
+        // A child may be alive whose birth has not been read yet.
         self.drain_all()?;
         Ok(all_gone(self) && !self.following.awaits_births(self.probes.answered()))
     }
@@ -158,7 +158,7 @@ impl Session {
         self.probes.failure().is_some()
     }
 
-    /// Says what is as it should be, and writes it into the trace.
+    /// Prints a message about something that is as it should be, and writes it into the trace.
     pub fn tell(&mut self, text: &str) {
         shown::say(text);
         self.recorder.write_notice(text);

@@ -1,7 +1,7 @@
 //! Processes whose first thread has ended while others go on.
 //!
-//! The kernel knows the process of a probe by its first thread, and finds nothing of what the others map when
-//! that has gone. From then on its probes are placed in all processes, and run for this one alone.
+//! The kernel knows the process of a probe by its first thread, and when that thread has gone it does not find what
+//! the other threads map. From then on roctap places the probes in all processes, and runs them for this one alone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Session {
-    /// The first thread of process `pid` was about to end: looks whether it has, and others go on.
+    /// The first thread of process `pid` was about to end: handles the case that it has ended, and others go on.
     pub(super) fn look_at_first_thread(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid).filter(|t| t.first_thread_ends) else {
             return Ok(());
@@ -24,7 +24,7 @@ impl Session {
         }
         target.first_thread_ends = false;
         let libraries = subject.by_number(discover::libraries)?;
-        // These run on, in what is mapped already.
+        // The probes in libraries that are mapped already go on.
         let stays = |id: FileId| {
             self.probes.placing() == Placing::Multi && libraries.iter().any(|l| l.id == id)
         };
@@ -53,7 +53,7 @@ impl Session {
         Ok(())
     }
 
-    /// What a process has probed beside functions, anew where that is not mapped yet or does not run on.
+    /// Places the probes of a process anew that are not at functions, if they are not mapped yet or do not go on.
     fn place_rest_anew(&mut self, pid: u32, libraries: &[Library]) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let runs_on = self.probes.placing() == Placing::Multi;
@@ -79,7 +79,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whoever else maps the same libraries pays for the probes of a process that has outlived its first thread.
+    /// Tells the user that every process that maps the same libraries pays for the probes of a process that has
+    /// outlived its first thread.
     pub(super) fn tell_that_it_is_outlived(&mut self, pid: u32) {
         let Some(target) = self.processes.get(pid) else { return };
         let files: Vec<&Arc<Planned>> = target.planned.values().collect();

@@ -1,4 +1,4 @@
-//! What is to be probed of libraries: planned once, for all processes that map the same file.
+//! The probes that are planned for libraries: planned once, for all processes that map the same file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,17 +17,17 @@ use crate::{
 
 /// Plans that are kept of one file, for processes with other tables.
 const MOST_PLANS: usize = 4;
-/// Files that plans are kept of. There are two a ROCm release, and whatever else is called like them.
+/// Files whose plans are kept. A ROCm release has two, and other files may have the same names.
 const MOST_FILES: usize = 64;
 
-/// Plans by the files that they are of, for whoever maps these later. Each holds its files open itself:
-/// it outlives the process that it was made for.
+/// Plans by their files, for processes that map these files later. Each plan holds its files open itself: it outlives
+/// the process that it was made for.
 struct Kept<T>(BTreeMap<FileId, Vec<Arc<T>>>);
 
 impl<T> Kept<T> {
-    /// Keeps a plan for other processes. What is known of the file as it was before it was touched is
-    /// dropped, and beyond [`MOST_FILES`] that of another file, if possible one that no target maps: a
-    /// target makes as many files as it likes.
+    /// Keeps a plan for other processes. Plans of the same file as it was before it was touched are dropped. Beyond
+    /// [`MOST_FILES`], those of another file are dropped, if possible of one that no traced process maps: a process can
+    /// make as many files as it likes.
     fn remember(&mut self, id: FileId, plan: &Arc<T>) {
         let files = &mut self.0;
         files.retain(|&known, _| known == id || !known.has_inode_of(id));
@@ -45,7 +45,7 @@ impl<T> Kept<T> {
         plans.push(Arc::clone(plan));
     }
 
-    /// The plan of a file that holds in a process.
+    /// The plan of a file that holds in a process, if there is one.
     fn holding(
         &self,
         subject: &Subject,
@@ -61,7 +61,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// Plans, and what they are made by.
+/// Plans, and the means to make them.
 pub struct Plans {
     selection: Selection,
     libraries: Kept<Planned>,
@@ -82,12 +82,12 @@ impl Plans {
         self.selection.wants(runtime)
     }
 
-    /// Patterns of functions that matched nothing, as notices.
+    /// Notices of patterns that matched no function.
     pub fn unused_globs(&self) -> Vec<String> {
         self.selection.unused_globs()
     }
 
-    /// What is to be probed of a library in a process.
+    /// The plan for a library in a process.
     pub fn of(
         &mut self,
         subject: &Subject,
@@ -103,7 +103,7 @@ impl Plans {
         Ok(planned)
     }
 
-    /// Plans the probes of a library, and says what is not as one would wish.
+    /// Plans the probes of a library, and reports functions that cannot be recorded as one would wish.
     fn plan(
         &mut self,
         subject: &Subject,
@@ -176,7 +176,7 @@ impl Plans {
         Ok(found)
     }
 
-    /// The dynamic linker of a process; none where it has none that tells what it loads.
+    /// The dynamic linker of a process; none if the process has no linker that tells what it loads.
     pub fn loader(
         &mut self,
         subject: &Subject,
@@ -225,7 +225,7 @@ mod tests {
         }
         assert_eq!(plans.0.len(), MOST_FILES);
         assert!(plans.0.contains_key(&first), "a target maps it");
-        // The file is touched: its time of change is another as soon as the clock has gone on.
+        // The file is touched: its time of change differs as soon as the clock has gone on.
         let mut touched = first;
         while touched == first {
             let mode = std::fs::Permissions::from_mode(0o600);

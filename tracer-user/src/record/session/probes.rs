@@ -29,7 +29,7 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Loads the programs; nothing is probed, and nobody's life is reported yet.
+    /// Loads the programs; nothing is probed yet, and no process is reported on.
     /// The thread that reads their records looks after the shims' rings, too.
     pub fn load(options: &Options, backup: &BackupReader) -> Result<Self, ProbeError> {
         let programs = Programs::load(Settings {
@@ -52,7 +52,7 @@ impl Probes {
         })
     }
 
-    /// Begins to report what becomes of processes.
+    /// Begins to report forks, executions and ends of processes.
     pub fn follow(&mut self) -> Result<(), ProbeError> {
         self.life = self.programs.attach_life()?;
         Ok(())
@@ -73,8 +73,8 @@ impl Probes {
         self.programs.forget(pid);
     }
 
-    /// Places the probes of a plan that are wanted, if its files are what they were when it was made. They
-    /// stay if the process is still there then.
+    /// Places the probes of a plan that are wanted, if its files are as they were when the plan was made. The probes
+    /// stay if the process is still there after that.
     pub fn place(
         &mut self,
         subject: &Subject,
@@ -119,7 +119,7 @@ impl Probes {
         })
     }
 
-    /// Probes where a process's dynamic linker tells that it changes what is loaded.
+    /// Probes the place where a process's dynamic linker tells that it changes what is loaded.
     pub fn place_loader(&self, subject: &Subject, loader: &Loader) -> anyhow::Result<Attachment> {
         let site = |&file_offset: &u64| Site {
             symbol: "_dl_debug_state".to_owned(),
@@ -135,7 +135,7 @@ impl Probes {
         })
     }
 
-    /// Calls that return from now on without an entry do so because their entry probes are gone.
+    /// Entry probes are about to be removed: calls that return from now on without an entry are no error.
     pub fn begin_to_detach(&mut self) -> Result<(), ProbeError> {
         self.programs.set_phase(phase::DETACHING)
     }
@@ -152,29 +152,29 @@ impl Probes {
         self.reader.take(timeout)
     }
 
-    /// Adds what has come since: see [`Reader::take_more`].
+    /// Adds the records that have come since: see [`Reader::take_more`].
     pub fn take_more(&mut self, records: &mut Vec<u8>) {
         self.reader.take_more(records);
     }
 
-    /// All records of before.
+    /// All records that were made before this call.
     pub fn take_all(&mut self) -> Vec<u8> {
         #[cfg(feature = "bpf-log")]
         self.log.show();
         self.reader.take_all()
     }
 
-    /// Why the records are read no more, if the thread that reads them has failed.
+    /// Why the records are not read any more, if the thread that reads them has failed.
     pub fn failure(&mut self) -> Option<&str> {
         self.reader.failure()
     }
 
-    /// Records that could not be understood.
+    /// The number of records that could not be understood.
     pub fn malformed(&self) -> u64 {
         self.reader.malformed()
     }
 
-    /// Asks to be told when all records of before have been taken.
+    /// Asks to be told when all records that were made before this call have been taken.
     pub fn ask(&self) -> u64 {
         self.reader.ask()
     }
@@ -184,7 +184,7 @@ impl Probes {
         self.reader.answered()
     }
 
-    /// The calls that a thread has open.
+    /// The open calls of a thread.
     pub fn open_on(&self, tid: u32) -> Vec<ApiRecord> {
         self.programs.open_on(tid)
     }
@@ -194,7 +194,7 @@ impl Probes {
         self.programs.open_calls()
     }
 
-    /// What the programs could not record, by cause.
+    /// How many records the programs could not make, by cause.
     pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
         self.programs.losses()
     }

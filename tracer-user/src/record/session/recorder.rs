@@ -1,13 +1,11 @@
-//! What is recorded: what the probes, the shims and the looks from outside deliver is joined here, and
-//! written.
+//! Joins the records that the probes, the shims and the looks from outside deliver, and writes them.
 //!
-//! Another one that takes records, such as a live view, stands here: the joiner is given a sink that hands
-//! on to the [`Writer`] and to it ([`tracer_records::sink::RecordSink`]), and `finish`, `flush_chunk` and
-//! `left_out`, which are no matter of records, stay the Writer's. Losses come into a sink at the end only;
-//! while recording `Session::lost` (`session/mod.rs`, which also opens what stands here) has them. What is drawn
-//! is drawn by the loop in `record/mod.rs`, in the place of the line of `record/progress.rs`, and through
-//! `shown.rs`, since names are a target's; that loop reads the rings too, so it must not wait for a terminal.
-//! Options are in `record/options.rs`.
+//! A second consumer of records, such as a live view, belongs here: give the joiner a sink that hands records on to
+//! the [`Writer`] and to that consumer ([`tracer_records::sink::RecordSink`]); `finish`, `flush_chunk` and
+//! `left_out`, which are no matter of records, stay the Writer's. Losses come into a sink at the end only; while
+//! recording, `Session::lost` has them (`session/mod.rs`, which also opens the recorder). The loop in `record/mod.rs`
+//! draws, in the place of the line of `record/progress.rs`, and through `shown.rs`, since names come from a traced
+//! process; that loop reads the rings too, so it must not wait for a terminal. Options are in `record/options.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -33,9 +31,9 @@ use tracer_records::{model::Process, sink::RecordSink as _};
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Notices while a recording goes on; the rest of the room is for those of its end.
+/// The most notices that are written while a recording goes on; the rest of the room is for those of its end.
 const MOST_NOTICES: usize = MAX_NOTICES - 50;
-/// Threads that are remembered whether they are there or not.
+/// The number of threads that are remembered without a look whether they still exist.
 const FEW_THREADS: usize = 4096;
 
 /// Joins records, and writes them to the trace.
@@ -51,11 +49,11 @@ pub struct Recorder {
     has_begun: bool,
 }
 
-/// What was noticed: as much as people read, and the trace has room for.
+/// The notices of a recording: as many as people read, and the trace has room for.
 #[derive(Default)]
 struct Notices {
     texts: BTreeSet<String>,
-    /// How many more there were.
+    /// How many further notices there were.
     more: u64,
 }
 
@@ -64,14 +62,14 @@ struct Notices {
 enum Taken {
     New,
     Known,
-    /// There are too many; with the first such that is to be said.
+    /// There are too many notices; the first time that this happens is to be reported.
     TooMany,
 }
 
 /// The threads that were seen, and their processes.
 struct Threads {
     known: HashSet<(u32, u32)>,
-    /// Beyond so many it is looked which of them are gone.
+    /// Beyond this number, threads that are gone are looked for and forgotten.
     most: usize,
 }
 
@@ -85,13 +83,13 @@ impl Recorder {
         Self { joiner, trace, threads, notices, losses, last_chunk, has_begun: false }
     }
 
-    /// What is named was attached to, or the command runs: from here on, there is a trace.
+    /// The named processes were attached to, or the command runs: the trace exists from here on.
     pub fn begin(&mut self) -> Result<(), TraceError> {
         self.has_begun = true;
         self.trace.begin()
     }
 
-    /// A call, as probes saw it.
+    /// A call that probes saw.
     pub fn api(&mut self, call: &ApiRecord) -> Result<(), TraceError> {
         self.thread(call.header.pid, call.header.tid);
         self.joiner.api(call, &mut self.trace)
@@ -103,12 +101,12 @@ impl Recorder {
         self.joiner.mark(mark, &mut self.trace)
     }
 
-    /// Which call launched an operation.
+    /// The call that launched an operation.
     pub fn link(&mut self, link: &LinkRecord) -> Result<(), TraceError> {
         self.joiner.link(link, &mut self.trace)
     }
 
-    /// What thread `tid` of process `pid` told through its shim.
+    /// A frame that thread `tid` of process `pid` wrote through its shim.
     pub fn frame(&mut self, pid: u32, tid: u32, frame: Frame) -> Result<(), TraceError> {
         self.joiner.frame(pid, tid, frame, &mut self.trace)
     }
@@ -128,7 +126,7 @@ impl Recorder {
         self.threads.see(&mut self.trace, pid, tid);
     }
 
-    /// Asks for the records of before, if calls wait for them: see [`Joiner::ask_for_calls`].
+    /// Asks for the records made before, if calls wait for them: see [`Joiner::ask_for_calls`].
     pub fn ask_for_calls(
         &mut self,
         open: impl FnMut(u32) -> Vec<ApiRecord>,
@@ -137,7 +135,7 @@ impl Recorder {
         self.joiner.ask_for_calls(open, request);
     }
 
-    /// Writes the shims' calls that wait for nothing of before request `answered`.
+    /// Writes the shims' calls whose requests are answered, up to request `answered`.
     pub fn settle_calls(&mut self, answered: u64) -> Result<(), TraceError> {
         let threads = &mut self.threads;
         self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
@@ -145,18 +143,18 @@ impl Recorder {
         })
     }
 
-    /// What is seen from outside writes to both itself.
+    /// Lends the joiner and the writer to the code that sees GPU work from outside, which writes to both.
     pub fn join<T>(&mut self, act: impl FnOnce(&mut Joiner, &mut Writer) -> T) -> T {
         act(&mut self.joiner, &mut self.trace)
     }
 
-    /// Settles what waited; now and then.
+    /// Settles the records that have waited long enough; called now and then.
     pub fn tick(&mut self) -> Result<(), TraceError> {
         self.joiner.tick(clock::now_ns(), &mut self.trace)
     }
 
-    /// Writes a chunk if it is time. None before recording has begun: the first one takes an old trace's
-    /// place, and what is attached to may yet fail.
+    /// Writes a chunk if it is time. None before recording has begun: the first chunk takes an old trace's place, and
+    /// attaching may still fail.
     pub fn write(&mut self, now: Instant) -> Result<(), TraceError> {
         if self.has_begun && now - self.last_chunk >= CHUNK_INTERVAL {
             self.last_chunk = now;
@@ -165,13 +163,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Process `pid` executed another program, or its number is another's by now: what is left of the old
-    /// one is written.
+    /// Process `pid` executed another program, or another process has its number by now: writes the remaining records
+    /// of the old one.
     pub fn executed(&mut self, pid: u32, time_ns: u64) -> Result<(), TraceError> {
         self.joiner.executed(pid, time_ns, &mut self.trace)
     }
 
-    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    /// Process `pid` has ended, and all of its records have come: writes the remaining ones, and forgets the process.
     pub fn ended(&mut self, pid: u32) -> Result<Launches, TraceError> {
         let threads = &mut self.threads;
         let launches = self.joiner.ended(pid, &mut self.trace, |pid, tid, trace| {
@@ -201,12 +199,12 @@ impl Recorder {
         self.joiner.saw_by_probes(pid, domain)
     }
 
-    /// What has been joined.
+    /// The counts of joined records.
     pub fn counts(&self) -> Counts {
         self.joiner.counts()
     }
 
-    /// What is known of a process.
+    /// Sets the description of a process.
     pub fn process(&mut self, pid: u32, process: Process) {
         self.trace.process(pid, process);
     }
@@ -216,7 +214,7 @@ impl Recorder {
         self.trace.operation(domain, operation, name);
     }
 
-    /// Says something, and writes it into the trace.
+    /// Prints a notice, and writes it into the trace.
     pub fn notice(&mut self, text: &str) {
         match self.note(text) {
             Taken::New | Taken::Known => tracing::warn!("{text}"),
@@ -227,7 +225,7 @@ impl Recorder {
         }
     }
 
-    /// Writes a notice into the trace, if that has room for it.
+    /// Writes a notice into the trace, if the trace has room for it.
     fn note(&mut self, text: &str) -> Taken {
         let taken = self.notices.take(text);
         if taken == Taken::New {
@@ -236,13 +234,13 @@ impl Recorder {
         taken
     }
 
-    /// Writes a notice into the trace, and says nothing.
+    /// Writes a notice into the trace without printing it.
     pub fn write_notice(&mut self, text: &str) {
         self.note(text);
     }
 
-    /// Writes what is said at the end, for which there is always room, and says how many notices were not
-    /// written; which is said too.
+    /// Writes the notices of the end, for which there is always room, and adds one that says how many notices were not
+    /// written.
     pub fn last_notices(&mut self, notices: &mut Vec<String>) {
         if self.notices.more > 0 {
             notices.push(format!("{} more notices are not in the trace", self.notices.more));
@@ -250,20 +248,20 @@ impl Recorder {
         notices.iter().for_each(|text| self.trace.notice(text));
     }
 
-    /// Adds to the losses of a process, 0: of no certain one.
+    /// Adds to the losses of process `pid`; 0 means no process in particular.
     pub fn loss(&mut self, pid: u32, cause: &str, count: u64) {
         self.trace.loss(pid, cause, count);
         let sum = self.losses.entry(cause.to_owned()).or_default();
         *sum = sum.saturating_add(count);
     }
 
-    /// What was lost so far: of programs that are gone, and where records did not meet.
+    /// How many records were lost so far: those of programs that are gone, and those that the joiner could not match.
     pub fn lost(&self) -> u64 {
         let joined = self.joiner.counts().losses().map(|(_, count)| count);
         joined.iter().chain(self.losses.values()).fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// What was lost, by cause.
+    /// The losses, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let lost = self.losses.iter().filter(|&(_, &count)| count > 0);
         lost.map(|(cause, &count)| (cause.clone(), count)).collect()
@@ -274,7 +272,7 @@ impl Recorder {
         self.trace.left_out()
     }
 
-    /// Writes everything that waits: what is not complete now never will be.
+    /// Writes all records that wait: those that are not complete now never will be.
     pub fn join_the_rest(&mut self) -> Result<(), TraceError> {
         self.joiner.finish(&mut self.trace)
     }
@@ -336,7 +334,7 @@ mod tests {
         Recorder::new(Mode::default(), Writer::create(&path, &metadata, Existing::Refuse).unwrap())
     }
 
-    /// Threads of a process that starts one after the other, and those of processes that have ended.
+    /// Threads that a process starts one after the other, and threads of processes that have ended.
     #[test]
     fn threads_that_are_gone_are_forgotten() {
         let directory = tempfile::tempdir().unwrap();
@@ -353,7 +351,7 @@ mod tests {
         assert!(recorder.threads.known.is_empty());
     }
 
-    /// The reader finds as many as there is room for, those of the end, and how many more there were.
+    /// The reader finds as many notices as there is room for, those of the end, and how many more there were.
     #[test]
     fn too_many_notices_are_counted() {
         let directory = tempfile::tempdir().unwrap();

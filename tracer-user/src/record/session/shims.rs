@@ -24,13 +24,13 @@ use crate::{
     trace::TraceError,
 };
 
-/// Each memory gets a range of ids for the calls of its process. There are so many ranges; the memories after these get
-/// the same ones once more.
+/// Each memory gets a range of ids for the calls of its process. There are this many ranges; later memories get the
+/// same ranges once more.
 const NUMBERED: u64 = FIRST_ID >> ID_BITS;
 
 /// The shims of all processes.
 pub struct Shims {
-    /// Which GPU times are asked for.
+    /// The GPU times that are asked for.
     gpu: Gpu,
     /// The library, if processes may have it.
     shim: Option<Shim>,
@@ -40,9 +40,9 @@ pub struct Shims {
     connections: Vec<Connection>,
     /// Open files by whose paths processes will find the memories that are offered next.
     names: Vec<OwnedFd>,
-    /// How many memories there were.
+    /// How many memories were made.
     made: Cell<u64>,
-    /// When no offered memory was free the last time, ns of CLOCK_BOOTTIME.
+    /// When last no offered memory was free, ns of CLOCK_BOOTTIME.
     full_ns: Option<u64>,
     /// How many programs that had a memory have ended.
     gone: u64,
@@ -53,13 +53,13 @@ pub struct Shims {
     backup: BackupReader,
 }
 
-/// What a memory told whose program is gone.
+/// The final account of a memory whose program is gone.
 pub struct Gone {
-    /// Its process.
+    /// The process that had claimed the memory.
     pub pid: u32,
-    /// How that program has ended.
+    /// How the program has ended.
     pub over: Over,
-    /// What it told.
+    /// The account of the memory.
     pub account: Account,
 }
 
@@ -77,7 +77,7 @@ impl Shims {
         if let Some(command) = command.filter(|_| shim.is_some()) {
             match room::layout(command, layout) {
                 Ok(fitting) => (layout, memories) = (fitting, options.processes),
-                // It is asked for again when it uses a GPU, and seen from outside.
+                // The limits are looked at again when the command uses a GPU: it is then seen from outside.
                 Err(why) if options.gpu == Gpu::Auto => tracing::warn!("the command: {why}"),
                 Err(why) => return Err(why).context("the command"),
             }
@@ -113,8 +113,8 @@ impl Shims {
         Ok((memory, first..first + (1 << ID_BITS)))
     }
 
-    /// Offers a new memory in the place of each whose process is gone. Nobody has two places in the same
-    /// memory: what a program of before writes goes into the one that it has, which nobody reads.
+    /// Offers a new memory in the place of each memory whose process is gone. No process has two places in the same
+    /// memory: the old program, if it still writes, writes to the memory that it has mapped, which nobody reads.
     fn try_to_offer(&mut self) -> anyhow::Result<()> {
         if self.stopped {
             return Ok(());
@@ -153,7 +153,7 @@ impl Shims {
         self.shim.as_ref()
     }
 
-    /// What a command must find in its environment.
+    /// The variables that a command needs in its environment.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let memories: Vec<_> = self.connections.iter().filter_map(Connection::path).collect();
         self.shim.iter().flat_map(|shim| shim.environment(&memories)).collect()
@@ -183,8 +183,8 @@ impl Shims {
         self.connections.push(connection);
     }
 
-    /// The same of a program that was replaced by another one meanwhile: what it wrote is taken, and its memory
-    /// alone is over.
+    /// Adds a memory whose program was replaced by another one meanwhile: its records are taken, and this memory alone
+    /// is over.
     pub fn add_ended(
         &mut self,
         connection: Connection,
@@ -226,8 +226,8 @@ impl Shims {
         self.connections.retain(|connection| !connection.is_free());
     }
 
-    /// Takes note of whose processes have ended, as `has_ended` or their own descriptors tell, before their memories are drained for
-    /// the last time; and whether there is a free one.
+    /// Notes which memories' processes have ended, as `has_ended` or the processes' descriptors tell, before the
+    /// memories are drained for the last time; and whether there is a free memory.
     pub fn look(&mut self, has_ended: impl Fn(u32) -> bool) {
         let mut offered = self.connections.iter().filter(|c| c.path().is_some()).peekable();
         if offered.peek().is_some() && !offered.any(Connection::is_free) {
@@ -240,13 +240,13 @@ impl Shims {
         }
     }
 
-    /// Whether, at some time since `time_ns`, as many processes had memories as can have them.
+    /// Whether, at some time since `time_ns`, all memories that can be offered were claimed.
     pub fn were_full_since(&self, time_ns: u64) -> bool {
         self.full_ns.is_some_and(|full_ns| full_ns >= time_ns)
     }
 
-    /// Gives up the memories of programs that are gone, all of which were drained, and offers others in their
-    /// places.
+    /// Gives up the memories of programs that are gone, after all of their records were read, and offers others in
+    /// their places.
     pub fn give_up_the_gone(&mut self, recorder: &mut Recorder) -> Vec<Gone> {
         let is_over = |connection: &mut Connection| connection.over().is_some();
         let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
@@ -280,21 +280,21 @@ impl Shims {
         self.connections.iter().for_each(Connection::beat);
     }
 
-    /// Why records can be lost that shims which are gone told of; none of none.
+    /// The causes by which records of shims that are gone can be lost; none if no shim is gone.
     pub fn causes(&self) -> impl Iterator<Item = &'static str> {
         let all = ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED);
         let all = all.map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
         all.filter(|_| self.gone > 0)
     }
 
-    /// What was not recorded of programs that are there, by whatever cause.
+    /// How many records were lost, by any cause, of programs that are still there.
     pub fn lost(&self) -> u64 {
         let accounts = self.connections.iter().map(Connection::account);
         let counts = accounts.flat_map(|account| account.losses).map(|(_, count)| count);
         counts.fold(0, u64::saturating_add)
     }
 
-    /// Records every frame that is there; `on_call` is told the processes and ids of calls.
+    /// Records every frame that is there; `on_call` gets the processes and ids of calls.
     pub fn drain(
         &mut self,
         recorder: &mut Recorder,
@@ -303,12 +303,12 @@ impl Shims {
         self.take(Extent::Everything, recorder, on_call)
     }
 
-    /// How often shares have to be drained, at most, until all that is there now was.
+    /// The number of shares that have to be drained, at most, until every record that is there now was read.
     pub fn shares(&self) -> u64 {
         self.connections.iter().map(Connection::shares).max().unwrap_or(0)
     }
 
-    /// Records frames that are there, of no process so many that the others would have to wait.
+    /// Records frames that are there, and of no process so many that the others would have to wait.
     pub fn drain_shares(&mut self, recorder: &mut Recorder) -> Result<(), TraceError> {
         self.take(Extent::Share, recorder, |_, _| {})
     }
@@ -346,7 +346,7 @@ impl Shims {
     }
 }
 
-/// Its program was replaced by another one: the calls that are open never return.
+/// A memory's program was replaced by another one: its open calls never return.
 fn executed(connection: &mut Connection, time_ns: u64, recorder: &mut Recorder) {
     let open = connection.open_calls();
     connection.executed_at(time_ns);
@@ -374,7 +374,7 @@ mod tests {
         trace::{Existing, Writer},
     };
 
-    /// `count` memories that are offered, and their like.
+    /// `count` memories that are offered, with the shims' other state.
     fn shims(count: usize) -> Shims {
         let name = |_| File::open("/dev/null").unwrap().into();
         let mut shims = Shims {
@@ -405,7 +405,7 @@ mod tests {
         connection.memory().word(control::PID).store(pid.into(), Ordering::Relaxed);
     }
 
-    /// A new one would ask its shim to record, at a time when nobody reads it any more.
+    /// A new memory would ask its shim to record at a time when nobody reads it any more.
     #[test]
     fn nothing_is_offered_after_the_end() {
         let dir = tempfile::tempdir().unwrap();
@@ -420,7 +420,7 @@ mod tests {
         assert!(shims.connections.is_empty());
     }
 
-    /// A forked child has the memory of its parent still.
+    /// A forked child still has the memory of its parent.
     #[test]
     fn a_place_comes_back_whatever_is_written_to_its_memory() {
         let dir = tempfile::tempdir().unwrap();
@@ -435,7 +435,7 @@ mod tests {
         assert!(shims.connections[0].is_free() && shims.connections[0].path() == path);
     }
 
-    /// The program that the process runs now has its own.
+    /// The program that the process runs now has a memory of its own.
     #[test]
     fn only_the_memory_of_the_program_of_before_ends() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! Processes whose shims record calls themselves: the probes there are removed.
 //!
-//! Probes are placed at all functions first, since whether the shim will be loaded, and knows the
-//! runtimes' tables, shows only when it is. When it begins to record HSA calls, it tells the BPF programs,
-//! which leave the functions alone that it covers from that moment on. Of HIP's they leave out by themselves what
-//! the shim calls: a call that it records is one that it passes on. No call is recorded twice, none by nobody.
-//! What is left is to remove probes that do nothing any more.
+//! Probes are placed at all functions first: whether the shim will be loaded, and knows the runtimes' tables, shows
+//! only when it is loaded. When the shim begins to record HSA calls, it tells the BPF programs, which from that moment
+//! on leave the functions alone that it covers. Of HIP's functions they leave out by themselves the calls that the
+//! shim makes: a call that the shim records is one that it passes on. So no call is recorded twice, and each one once.
+//! It remains to remove the probes that do nothing any more.
 
 use tracer_common::{activity::Domain, bpf::ApiRecord, slots::tables};
 
@@ -14,8 +14,8 @@ use crate::{
     record::{connection::Connection, removal::Removal, target::Target},
 };
 
-/// Takes the probes at functions of these tables that do nothing any more. Where a process maps several HIP libraries,
-/// the shim records calls of one of them, and it is not known of which: all keep theirs.
+/// Takes out the probes at functions of these tables that do nothing any more. If a process maps several HIP
+/// libraries, the shim records the calls of one of them, and it is not known of which: all keep their probes.
 fn take_covered(target: &mut Target, tables: u8) -> Vec<(Domain, Removal)> {
     let of_hip = tables::HIP | tables::HIP_COMPILER;
     let mapped = target.subject.by_number(discover::libraries).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Session {
         }
     }
 
-    /// Goes on removing; now and then.
+    /// Goes on removing probes; called now and then.
     pub(super) fn remove_covered(&mut self) {
         let removing = |target: &Target| !target.removals.is_empty();
         let targets = self.processes.iter_mut().map(|(_, target)| target);
@@ -61,8 +61,8 @@ impl Session {
         }
     }
 
-    /// The process executes another program, whose calls nobody records until its own shim does:
-    /// probes the functions again that the old one's covered.
+    /// The process executes another program, whose calls nobody records until its own shim does: probes again the
+    /// functions that the old program's shim covered.
     pub(super) fn cover_again(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let removed = std::mem::replace(&mut target.calls_by_shim, 0);

@@ -1,4 +1,4 @@
-//! Which processes are worth a look now, of all those of `record -a`.
+//! The processes of `record -a` that are worth a look now.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -9,18 +9,18 @@ use crate::discover::{self, FileId, Subject};
 
 /// How often a program that was executed lately is looked at: it may load a runtime at any moment.
 const YOUNG_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a program counts as executed lately.
+/// The time for which a program counts as executed lately.
 const YOUTH: Duration = Duration::from_secs(5);
 /// How often all processes are looked at.
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
-/// A round costs at most this part of the time.
+/// A round takes at most one part in so many of the time.
 const ROUND_SHARE: u32 = 50;
-/// A part of a round does, which the rest is to follow.
+/// The same for a part of a round, which the rest is to follow soon.
 const PART_SHARE: u32 = 10;
 
-/// What has been looked at.
+/// The processes that were looked at, and when to look again.
 pub struct Watch {
-    /// This program, whose helpers are not traced.
+    /// The file of roctap itself, whose helper processes are not traced.
     own: Option<FileId>,
     /// Processes that executed a program lately, and when.
     young: BTreeMap<u32, Instant>,
@@ -33,7 +33,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing has been looked at.
+    /// No process has been looked at yet.
     pub fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -65,19 +65,19 @@ impl Watch {
             let there: HashSet<u32> = found.iter().copied().collect();
             self.refused.retain(|pid, _| there.contains(pid));
         }
-        // Everybody has their turn, whatever others have mapped.
+        // Each process gets its turn, however much others have mapped.
         found.sort_unstable();
         let turn = found.partition_point(|&pid| pid < self.next_looked);
         found.rotate_left(turn);
         found
     }
 
-    /// A look that began at `began` ended at `ended`. It was a round if that was due then; `left`: the process
-    /// that it did not come to, which is the first the next time.
+    /// A look that began at `began` ended at `ended`. It was a round if one was due then. `left` is the process that
+    /// the look did not get to, which is the first the next time.
     pub fn looked(&mut self, began: Instant, ended: Instant, left: Option<u32>) {
         let took = ended - began;
         self.next_looked = left.unwrap_or(self.next_looked);
-        // As much time is for everything else.
+        // At least as much time is left for everything else.
         self.next_young = self.next_young.max(ended + took);
         if began >= self.next_round {
             let pause = match left {
@@ -88,17 +88,17 @@ impl Watch {
         }
     }
 
-    /// It is not looked at again.
+    /// The process is not looked at again.
     pub fn refuse(&mut self, subject: &Subject) {
         self.refused.insert(subject.pid(), subject.started());
     }
 
-    /// Whether it is not.
+    /// Whether the process is not to be looked at again.
     pub fn is_refused(&self, subject: &Subject) -> bool {
         self.refused.get(&subject.pid()) == Some(&subject.started())
     }
 
-    /// Whether it runs this very program.
+    /// Whether the process runs this very program.
     pub fn is_own(&self, subject: &Subject) -> bool {
         let executable = subject.by_number(|pid| -> anyhow::Result<_> {
             Ok(FileId::of(format!("/proc/{pid}/exe").as_ref())?)
