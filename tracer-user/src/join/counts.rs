@@ -1,6 +1,6 @@
-//! How operations find the calls that launched them, and how many did.
+//! How operations find the calls that launched them, and counts of what was joined.
 
-/// How long an operation that ran waits for what belongs to it, ns.
+/// How long an operation that ran waits for its missing parts, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// How operations find the calls that launched them.
@@ -15,18 +15,18 @@ pub enum Mode {
     Check,
 }
 
-/// What a process launched.
+/// The launches of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Launches {
     /// Kernels, by its HIP calls, while its GPU work was recorded.
     pub launches: u64,
-    /// The same before that.
+    /// Kernels that HIP calls launched before that.
     pub early: u64,
     /// Dispatches that were recorded.
     pub dispatches: u64,
 }
 
-/// What has been joined so far.
+/// The counts of joined records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// API calls.
@@ -45,7 +45,7 @@ pub struct Counts {
     pub incomplete: u64,
     /// Dispatches that were seen from outside, where most completions are not seen.
     pub outside: u64,
-    /// Of these, without a completion; not in `incomplete`.
+    /// Of these, operations without a completion; not in `incomplete`.
     pub untimed: u64,
     /// Completions whose operation is not known: its record was lost.
     pub orphans: u64,
@@ -53,29 +53,28 @@ pub struct Counts {
     pub by_time: u64,
     /// Operations without a call.
     pub without_call: u64,
-    /// Of the mode [`Mode::Check`]: answers that were compared, and those that differed.
+    /// In mode [`Mode::Check`]: the answers that were compared, and those of them that differed.
     pub compared: u64,
     /// See `compared`.
     pub differing: u64,
-    /// Operations that were given up since too many were not complete. They are in the
-    /// trace, and in `incomplete`, as far as they were known.
+    /// Operations that were given up because too many were not complete. They are in the trace, and in `incomplete`,
+    /// as far as they were known.
     pub given_up: u64,
-    /// Calls that were written before it was known inside of which call they were made, since too many
-    /// waited for that.
+    /// Calls that were written before the call around them was known, because too many waited for that.
     pub unplaced: u64,
-    /// Calls and streams of calls that were forgotten while something could still wait for them, since there
-    /// were too many.
+    /// Calls and streams of calls that were forgotten while an operation could still wait for them, because there were
+    /// too many.
     pub forgotten: u64,
     /// Records that named calls of another process.
     pub foreign: u64,
-    /// Agents and kernels that were told beyond what their process may.
+    /// Agents and kernels that were sent beyond the limits of their process.
     pub left_out: u64,
-    /// Messages of marks and ranges that could not be read, or that there was no room for.
+    /// Messages of marks and ranges that could not be read, or that found no room.
     pub unread: u64,
 }
 
 impl Counts {
-    /// What was lost, by cause.
+    /// The losses, by cause.
     pub fn losses(&self) -> [(&'static str, u64); 8] {
         let &Self {
             calls: _,

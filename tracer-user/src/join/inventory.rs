@@ -1,4 +1,4 @@
-//! What was told of the agents and kernels of one process.
+//! The agents and kernels of one process.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,7 +17,7 @@ use crate::budget::Budget;
 /// A kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownKernel {
-    /// What the sink knows it by.
+    /// The id by which the sink knows it.
     pub id: u32,
     /// Raw name.
     pub name: StringId,
@@ -34,24 +34,24 @@ pub struct KnownAgent {
     pub gpu: bool,
 }
 
-/// Bytes of names that all living processes may have told.
+/// Most bytes of names that all living processes together may have sent.
 pub const MOST_BYTES: usize = 256 << 20;
-/// Bytes of names that one process may have told, if its share of [`MOST_BYTES`] is as much.
+/// Most bytes of names that one process may have sent, if its share of [`MOST_BYTES`] is as much.
 const MOST_OF_A_PROCESS: usize = 64 << 20;
-/// What is counted for an agent or a kernel beside its names.
+/// The bytes that count for an agent or a kernel beside its names.
 const ENTRY_BYTES: usize = 128;
-/// What is counted for each time that an address gets a kernel again.
+/// The bytes that count for each further kernel at an address.
 const SINCE_BYTES: usize = 32;
-/// How often it is remembered that an address got a kernel: code objects are loaded and unloaded at the same
-/// place, faster than operations are done. Of more, the oldest are forgotten.
+/// How many kernels are remembered for one address: code objects are loaded and unloaded at the same place, faster than
+/// operations are done. If there are more, the oldest are forgotten.
 const MOST_AT_ONE_ADDRESS: usize = 4096;
 
-/// Which kernels were at one address.
+/// The kernels that were at one address.
 #[derive(Default)]
 struct Place {
-    /// Since when each, in order.
+    /// The kernels, each with the time since when it was there, in order.
     since: VecDeque<(u64, KnownKernel)>,
-    /// There were others before the first of these.
+    /// Whether there were kernels before the first of these.
     forgot: bool,
 }
 
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// Of a kernel's address, name and registers: those of a code object that is loaded again are the same.
+/// A hash of a kernel's address, name and registers: the same when a code object is loaded again.
 type Identity = u64;
 
 /// Agents and kernels of one process.
@@ -83,7 +83,7 @@ pub struct Inventory {
     agents: HashMap<u64, KnownAgent>,
     kernels: HashMap<Identity, KnownKernel>,
     places: HashMap<u64, Place>,
-    /// Agents and kernels that were told beyond it.
+    /// The agents and kernels that were sent beyond the limit.
     pub left_out: u64,
     /// How many symbols have come.
     pub told: u32,
@@ -107,8 +107,8 @@ impl Inventory {
         sink.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
     }
 
-    /// Takes a kernel symbol of process `pid`, under a new id if there was none like it at its address; true
-    /// then. `names` may have no room for it.
+    /// Takes a kernel symbol of process `pid`, under a new id if there was none like it at its address, and returns
+    /// true then. `names` may have no room for it.
     pub fn symbol<S: RecordSink>(
         &mut self,
         (pid, names): (u32, &mut Budget<u32>),
@@ -135,7 +135,7 @@ impl Inventory {
         }
         let name = sink.string(pid, raw);
         let demangled = demangle(raw).map_or(name, |demangled| {
-            // Without, whoever shows the kernel demangles its name.
+            // If the trace has no demangled name, the reader demangles the name.
             if names.take(pid, demangled.len()) { sink.string(pid, &demangled) } else { 0 }
         });
         sink.kernel(pid, id, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
@@ -144,7 +144,7 @@ impl Inventory {
         self.places.entry(kernel_object).or_default().add(since_ns, kernel);
         true
     }
-    /// Whether there is room for an entry with so many bytes of names; if not, counts it.
+    /// Whether there is room for an entry with this many bytes of names; if not, counts the entry.
     fn takes(&mut self, (pid, names): (u32, &mut Budget<u32>), name_bytes: usize) -> bool {
         let bytes = ENTRY_BYTES + name_bytes;
         let takes = names.of(pid) + bytes <= MOST_OF_A_PROCESS && names.take(pid, bytes);
@@ -157,7 +157,7 @@ impl Inventory {
         self.agents.get(&handle).copied()
     }
 
-    /// Whether so many symbols have come.
+    /// Whether at least this many symbols have come.
     pub fn has_symbols(&self, count: u32) -> bool {
         self.told.wrapping_sub(count).cast_signed() >= 0
     }

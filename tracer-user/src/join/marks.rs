@@ -1,4 +1,4 @@
-//! Calls of roctx. They wait for nothing: no operation is launched by one.
+//! Calls of roctx. They wait for nothing: no roctx call launches an operation.
 
 use tracer_common::{
     activity::roctx,
@@ -13,10 +13,10 @@ use zerocopy::IntoBytes as _;
 use super::process::api_call;
 use crate::{shown, trace::limits::MARK};
 
-/// As [`tracer_common::bpf::MarkRecord::message`].
+/// The type of [`tracer_common::bpf::MarkRecord::message`].
 pub type Message = [u64; MESSAGE_BYTES / 8];
 
-/// What a call says and, if it has one, its message, whose text the sink keeps.
+/// The event of a call. If the call has a message, the sink keeps the message's text.
 pub fn event<S: RecordSink>(call: &ApiRecord, message: Option<&Message>, sink: &mut S) -> ApiCall {
     let mut event = api_call(call);
     match message {
@@ -25,12 +25,12 @@ pub fn event<S: RecordSink>(call: &ApiRecord, message: Option<&Message>, sink: &
             let id: StringId = sink.string(call.header.pid, &text);
             event.record.bytes_or_name = id.into();
             if id == 0 && !text.is_empty() {
-                // There was no room for it.
+                // The sink had no room for the text.
                 event.flags |= flag::UNREADABLE;
             }
         }
         Some(_) => {}
-        // It was open when recording began or ended.
+        // The call was open when recording began or ended.
         None if roctx::has_message(event.record.op) => {
             event.flags |= flag::UNREADABLE;
         }
@@ -39,10 +39,10 @@ pub fn event<S: RecordSink>(call: &ApiRecord, message: Option<&Message>, sink: &
     event
 }
 
-/// Bytes of a message that are kept of one that may be longer: with one more it could be whole.
+/// The bytes that are kept of a message that may be longer: a message of one byte more could be whole.
 const KEPT: usize = MESSAGE_BYTES - 2;
 
-/// The message; [`MARK`] stands for the end of one that was cut, whose last character may not be whole.
+/// The text of a message; [`MARK`] stands for the end of one that was cut, whose last character may not be whole.
 fn text(message: &Message, is_cut: bool) -> String {
     let bytes = message.as_bytes();
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(text(&message(b""), false), "");
         assert_eq!(text(&message(b"step 1\0left from before"), false), "step 1");
         assert_eq!(text(&message(b"caf\xe9"), false), r"caf\xe9");
-        // Whoever wrote the record may have left no zero.
+        // The writer of the record may have left no zero at the end.
         assert_eq!(text(&message(&[b'x'; MESSAGE_BYTES]), false).len(), MESSAGE_BYTES);
     }
 

@@ -1,15 +1,14 @@
 //! Joins the streams: API calls and dispatch links from BPF, GPU operations from the shims.
 //!
-//! A GPU operation is complete when four things are known, which arrive in any order from different
-//! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
-//! agents it refers to. If a part is still missing [`counts::PATIENCE_NS`] after the operation's end was read,
-//! it was lost on the way, and counted there. The joiner then writes the operation without it; it looks for a
-//! missing call by time, on the same thread.
+//! A GPU operation is complete when four things are known, which arrive in any order from different rings: that it
+//! was enqueued, that it ran, which call launched it (the *link*), and the names and agents that it refers to. If a
+//! part is still missing [`counts::PATIENCE_NS`] after the operation's end was read, the part was lost on the way, and
+//! is counted as lost. The joiner then writes the operation without it; it looks for a missing call by time, on the
+//! same thread.
 //!
-//! The joiner joins the records of a process, from its shim and from probes, with those of the same process
-//! only. It keeps them by process ([`process::ProcessState`]), and within bounds. All processes together have
-//! bounds too: if too much waits, the process that has most gives some up; of names, each process has a share
-//! ([`crate::budget`]).
+//! The joiner joins the records of a process, from its shim and from probes, with those of the same process only. It
+//! keeps them by process ([`process::ProcessState`]), and within bounds. All processes together have bounds too: if too
+//! many records wait, the process that has most gives some up; names have a share for each process ([`crate::budget`]).
 
 mod calls;
 mod counts;
@@ -44,10 +43,10 @@ use inventory::Inventory;
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
 
-/// Most bytes of all that waits to be joined, and of the calls that are kept for it, of all processes. One
-/// process alone comes to about two thirds of it, and to all only if it names very many threads.
+/// Most bytes of the records that wait to be joined, and of the calls that are kept for them, of all processes. One
+/// process alone takes about two thirds of it, and all of it only if it names very many threads.
 const MOST_BYTES: usize = 1 << 30;
-/// The joiner looks once in so many records whether there is more. They come to a megabyte at most.
+/// The joiner checks that bound once in so many records, which take a megabyte at most.
 const LOOK_EVERY: u32 = 1 << 10;
 
 /// The bit of a domain.
@@ -60,15 +59,15 @@ pub struct Joiner {
     settings: Settings,
     counts: Counts,
     processes: BTreeMap<u32, ProcessState>,
-    /// The time that patience is measured with: of a long pause between two looks it counts little.
+    /// The clock by which patience is measured: a long pause between two looks counts little.
     clock: Waited,
-    /// Operation names that the sink has.
+    /// The operations whose names the sink has.
     named: HashSet<u32>,
     /// Kernels that were given an id.
     kernels: u32,
     /// Operations that were given a number.
     numbered: u64,
-    /// How much of names each living process has told.
+    /// The bytes of names that each living process has sent.
     told: Budget<u32>,
     /// [`MOST_BYTES`], and how many records come before the next look.
     most_bytes: usize,
@@ -92,7 +91,7 @@ impl Joiner {
         }
     }
 
-    /// What has been joined.
+    /// The counts of joined records.
     pub fn counts(&self) -> Counts {
         self.processes.values().fold(self.counts, |counts, process| process.add_counts(counts))
     }
@@ -101,7 +100,7 @@ impl Joiner {
         self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid))
     }
 
-    /// Process `pid`, and the output for what is joined of it.
+    /// Process `pid`, and the output for its joined records.
     fn joined<'a, S: RecordSink>(
         &'a mut self,
         pid: u32,
@@ -112,7 +111,7 @@ impl Joiner {
         (process, Output { settings, counts, now_ns: clock.at_last_look(), sink })
     }
 
-    /// All processes, and the output for what is joined of them.
+    /// All processes, and the output for their joined records.
     fn all<'a, S: RecordSink>(
         &'a mut self,
         sink: &'a mut S,
@@ -139,7 +138,7 @@ impl Joiner {
         process.early_launches += launches.saturating_sub(core::mem::take(&mut process.dispatches));
     }
 
-    /// No GPU work is recorded that is enqueued later than `time_ns`.
+    /// GPU work that is enqueued later than `time_ns` is not recorded.
     pub fn gpu_until(&mut self, time_ns: u64) {
         self.settings.gpu_until_ns = time_ns;
     }
@@ -149,8 +148,8 @@ impl Joiner {
         self.processes.get(&pid).map_or(0, |process| process.launches)
     }
 
-    /// Process `pid` executed another program at `time_ns`, whose shim numbers operations anew: writes the
-    /// operations of the old program that are left.
+    /// Process `pid` executed another program at `time_ns`, whose shim numbers operations anew: writes the remaining
+    /// operations of the old program.
     ///
     /// # Errors
     ///
@@ -168,7 +167,7 @@ impl Joiner {
         )
     }
 
-    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    /// Process `pid` has ended, and all of its records have come: writes the remaining ones, and forgets the process.
     /// Tells `threads` the thread of each call before it writes the call.
     ///
     /// # Errors
@@ -224,9 +223,9 @@ impl Joiner {
         self.counts.foreign += u64::from(!taken);
     }
 
-    /// Call it when the shims' frames have been taken. If calls of a shim have no request yet, it makes one,
-    /// which is answered when all BPF records of before have been read. `open` returns the calls that a thread
-    /// has open, as probes saw them.
+    /// To be called when the shims' frames have been taken. If calls of a shim have no request yet, this makes one,
+    /// which is answered when all BPF records that were made before have been read. `open` returns the open calls of a
+    /// thread, as probes saw them.
     pub fn ask_for_calls(
         &mut self,
         mut open: impl FnMut(u32) -> Vec<ApiRecord>,
@@ -241,7 +240,7 @@ impl Joiner {
             let pid = process.pid;
             process.waiting_calls.open_around(|tid| {
                 let mut open = open(tid);
-                // The process may have named a thread of another one.
+                // The process may have named a thread of another process.
                 open.retain(|call| call.header.pid == pid);
                 open
             });
@@ -250,8 +249,8 @@ impl Joiner {
         in_need.into_iter().for_each(|process| process.waiting_calls.requested(request));
     }
 
-    /// Writes the shims' calls whose requests are answered, up to request `answered`: all BPF records of before
-    /// have been taken. Tells `threads` the thread of each call before it writes the call.
+    /// Writes the shims' calls whose requests are answered, up to request `answered`: all BPF records that were made
+    /// before have been taken. Tells `threads` the thread of each call before it writes the call.
     ///
     /// # Errors
     ///
@@ -298,7 +297,7 @@ impl Joiner {
         sink.push(Event::Api(event))
     }
 
-    /// Tells `sink` the name of a call's function, at the first call of it.
+    /// Tells `sink` the name of a call's function, at the first call of the function.
     fn name<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) {
         let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
         if let Some(operation) = api::by_id(Domain(domain), id)
@@ -327,7 +326,7 @@ impl Joiner {
         self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned, sink)
     }
 
-    /// A thread of a process has enqueued an operation in the call `told`; `owned`: surely this thread.
+    /// A thread of a process has enqueued an operation in the call `told`; `owned` if it was surely this thread.
     fn linked<S: RecordSink>(
         &mut self,
         (pid, tid): (u32, u32),
@@ -403,15 +402,15 @@ impl Joiner {
         Ok(())
     }
 
-    /// The agents and kernels that process `pid` told of, and how much of names each process told.
+    /// The agents and kernels of process `pid`, and the bytes of names that each process has sent.
     fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>) {
         let process = self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
         (&mut process.inventory, &mut self.told)
     }
 
-    /// Called before a record is taken. Now and then it looks whether all processes together have too much; as
-    /// long as they do, the process that has most gives some up. So processes that fill the memory take it from
-    /// each other, and a process that has little keeps it.
+    /// Called before a record is taken. Now and then it checks the bound of all processes together; as long as they
+    /// exceed it, the process that has most gives some records up. So processes that fill the memory take it from each
+    /// other, and a process that has little keeps it.
     fn keep_within_bounds<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         self.until_look -= 1;
         if self.until_look > 0 {
@@ -449,8 +448,8 @@ impl Joiner {
         process.settle(sequence, &mut output)
     }
 
-    /// Work that thread `tid` of process `key.0` enqueued, or whose doorbell it rang, seen from outside;
-    /// its caller if that is known. [`Joiner::ended_outside`] is to follow.
+    /// Takes work that thread `tid` of process `key.0` enqueued, or whose doorbell it rang, seen from outside, with its
+    /// caller if that is known. [`Joiner::ended_outside`] is to follow.
     ///
     /// # Errors
     ///
@@ -473,8 +472,8 @@ impl Joiner {
         self.enqueued(key, tid, work, sink)
     }
 
-    /// Thread `tid` enqueued the work of [`Joiner::seen_outside`], and rang for it at `rung_ns`. Another thread
-    /// that saw it may have read the clock later.
+    /// Thread `tid` enqueued the work of [`Joiner::seen_outside`], and rang for it at `rung_ns`. Another thread that
+    /// saw the work may have read the clock later.
     ///
     /// # Errors
     ///
@@ -514,7 +513,7 @@ impl Joiner {
         process.settle(sequence, &mut output)
     }
 
-    /// Writes the operations that have waited long enough, and forgets old calls. Call it every 100 ms or so,
+    /// Writes the operations that have waited long enough, and forgets old calls. To be called every 100 ms or so,
     /// with the time of CLOCK_BOOTTIME.
     ///
     /// # Errors
@@ -531,7 +530,7 @@ impl Joiner {
         })
     }
 
-    /// Writes everything that is left: what is not complete now never will be.
+    /// Writes everything that is left: operations that are not complete now never will be.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use super::{
 };
 use tracer_records::model::{Barrier, Copy, Dispatch, Event, op_flag};
 
-/// What was enqueued.
+/// The enqueued work.
 pub enum Work {
     /// A kernel.
     Dispatch(shim::Dispatch),
@@ -50,7 +50,7 @@ impl Work {
         }
     }
 
-    /// It was enqueued no later than at `time_ns`.
+    /// Moves the time of enqueueing to `time_ns` if it is later.
     pub fn enqueued_by(&mut self, time_ns: u64) {
         let enqueue_ns = match self {
             Self::Dispatch(w) => &mut w.enqueue_ns,
@@ -61,36 +61,36 @@ impl Work {
     }
 }
 
-/// What is known of an operation's end.
+/// The end of an operation, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Completion {
-    /// Nothing yet.
+    /// Not known yet.
     #[default]
     Awaited,
-    /// When it ran.
+    /// The times at which it ran.
     Seen(shim::Complete),
-    /// It will not be seen.
+    /// The end will not be seen.
     Never,
 }
 
-/// What is known of an operation so far.
+/// The parts of an operation that are known so far.
 #[derive(Default)]
 pub struct Operation {
-    /// The enqueueing thread, and what it enqueued.
+    /// The thread that enqueued it, and the work.
     pub enqueued: Option<(u32, Work)>,
-    /// That it ran.
+    /// Its end.
     pub completion: Completion,
-    /// It was seen from outside: agents are not known, and a call around it may not be, either.
+    /// Whether it was seen from outside: agents are not known, and perhaps no call around it either.
     pub outside: bool,
-    /// Which call launched it, and on which thread.
+    /// The call that launched it, and the thread of the call.
     pub link: Option<(u32, Caller)>,
-    /// Of an operation that was seen from outside: the call that rang its doorbell, found by time.
+    /// For an operation that was seen from outside: the call that rang its doorbell, found by time.
     pub rung_by: Option<Caller>,
-    /// The link is from the thread that surely enqueued it.
+    /// Whether the link is from the thread that surely enqueued it.
     pub owned: bool,
     /// Its number in the trace, ascending on each thread.
     pub number: u64,
-    /// It ran and waits for the rest.
+    /// Whether it ran and waits for the rest.
     pub waits: bool,
 }
 
@@ -100,7 +100,7 @@ impl Operation {
         self.enqueued.as_ref().map(|(_, work)| work.enqueue_ns())
     }
 
-    /// Whether everything is known that will ever be.
+    /// Whether every part is known that ever will be.
     pub fn is_settled(&self, mode: Mode, inventory: &Inventory, calls: &RecentCalls) -> bool {
         let (Some((_, work)), Some((tid, link))) = (&self.enqueued, self.link) else {
             return false;
@@ -113,10 +113,10 @@ impl Operation {
                 || calls.near(tid, work.enqueue_ns()).is_some()
                 || !calls.has_hsa();
         }
-        // The call's own record comes when it returns; it carries the stream, and its times.
+        // The call's own record comes when the call returns; it carries the stream, and the call's times.
         let call = match mode {
             Mode::Exact => !link.is_hip() || calls.stream(link.correlation_id).is_some(),
-            // By time any call can be the answer: wait until the patience is over.
+            // Any call that is still to come can be the one: the operation waits until the patience is over.
             Mode::Time | Mode::Check => link.correlation_id == 0,
         };
         call && match work {
@@ -133,7 +133,7 @@ impl Operation {
         }
     }
 
-    /// The call that launched it, with the flags that say how it was found.
+    /// The call that launched the operation, with the flags that say how it was found.
     fn caller(
         &self,
         tid: u32,
@@ -148,12 +148,12 @@ impl Operation {
         };
         let link = self.link.map(|(_, link)| link);
         let (caller, flags) = match (mode, link) {
-            // The probe that saw it may have come before the one of the call.
+            // The probe that saw the operation may have come before the probe of the call.
             (Mode::Exact, Some(link)) if self.outside && link.correlation_id == 0 => {
                 (by_time(), op_flag::JOINED_BY_TIME)
             }
-            // HIP rings for each packet of its own. One that another thread's doorbell found, and whose
-            // own never came, was under way when recording began: whose it was is not known.
+            // HIP rings for each packet of its own. If another thread's doorbell found the packet, and its own
+            // doorbell never came, it was under way when recording began: the thread that enqueued it is not known.
             (Mode::Exact, Some(link)) if !self.owned && link.is_hip() => (None, 0),
             (Mode::Exact, Some(link)) => (Some(link), 0),
             (Mode::Check, Some(link)) => {
@@ -179,7 +179,7 @@ impl Operation {
         }
     }
 
-    /// The event, with what is known; none when only a completion or a link is.
+    /// The event, with the parts that are known; none if only a completion or a link is known.
     pub fn event(
         self,
         pid: u32,

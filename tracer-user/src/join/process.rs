@@ -22,18 +22,18 @@ use super::{
     waiting::WaitingCalls,
 };
 
-/// What is the same for all processes.
+/// The settings that are the same for all processes.
 pub struct Settings {
     pub mode: Mode,
-    /// No GPU work is recorded that is enqueued later.
+    /// GPU work that is enqueued later is not recorded.
     pub gpu_until_ns: u64,
 }
 
-/// Where what has been joined goes.
+/// The destination of joined records.
 pub struct Output<'a, S> {
     pub settings: &'a Settings,
     pub counts: &'a mut Counts,
-    /// The joiner's time, which patience is measured with.
+    /// The joiner's time, by which patience is measured.
     pub now_ns: u64,
     pub sink: &'a mut S,
 }
@@ -71,9 +71,9 @@ pub struct ProcessState {
     pub shim_ids: Vec<Range<u64>>,
     /// HIP calls that launched kernels while GPU work was recorded.
     pub launches: u64,
-    /// HIP calls that launched kernels before that.
+    /// HIP calls that launched kernels before GPU work was recorded.
     pub early_launches: u64,
-    /// When the recording of GPU work began; 0 if it began with that of calls.
+    /// When the recording of GPU work began; 0 if it began together with that of calls.
     pub gpu_from_ns: u64,
     /// Dispatches that the shim saw.
     pub dispatches: u64,
@@ -87,7 +87,7 @@ impl ProcessState {
         Self { pid, ..Self::default() }
     }
 
-    /// Adds what was counted here to `counts`.
+    /// Adds this process's counts to `counts`.
     pub fn add_counts(&self, counts: Counts) -> Counts {
         Counts {
             left_out: counts.left_out + self.inventory.left_out,
@@ -96,8 +96,8 @@ impl ProcessState {
         }
     }
 
-    /// At least the bytes of all that waits to be joined, and of what is kept for that, with the spare room of
-    /// the lists.
+    /// At least the bytes of all records that wait to be joined, and of those that are kept for that, with the spare
+    /// room of the lists.
     pub fn bytes(&self) -> usize {
         self.pending.bytes()
             + self.waiting_calls.bytes()
@@ -105,8 +105,8 @@ impl ProcessState {
             + self.calls.stream_bytes()
     }
 
-    /// Gives up some of what this process has most of: the older half of operations or calls, a generation of
-    /// streams, or all calls that wait for the call around them, which it returns to be written.
+    /// Gives up some of the records of which this process has most: the older half of operations or calls, a
+    /// generation of streams, or all calls that wait for the call around them, which it returns to be written.
     pub fn give_way<S: RecordSink>(
         &mut self,
         output: &mut Output<'_, S>,
@@ -151,8 +151,8 @@ impl ProcessState {
         self.shim_ids.iter().any(|ids| ids.contains(&id))
     }
 
-    /// The call that a link names, or none if it cannot be one of this process. The shim of a process gives ids
-    /// from [`FIRST_ID`] on: of those only its own are taken.
+    /// The call that a link names, or none if it cannot be one of this process. Shims give ids from [`FIRST_ID`] on: of
+    /// those, only the ids of the process's own shims are taken.
     pub fn named(&self, caller: Caller) -> Caller {
         let by_shim = caller.correlation_id >= FIRST_ID;
         if by_shim && !self.is_own(caller.correlation_id) { Caller::default() } else { caller }
@@ -188,7 +188,7 @@ impl ProcessState {
                 if call.begin_ns < self.gpu_from_ns {
                     self.early_launches += 1;
                 } else if call.end_ns <= output.settings.gpu_until_ns {
-                    // It returned by then, or is open: its `end_ns` is 0.
+                    // The call had returned by then, or it is open: its `end_ns` is 0.
                     self.launches += 1;
                 }
             }

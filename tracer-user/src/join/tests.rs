@@ -1,4 +1,4 @@
-//! The joiner, with processes that say what they like, in any order.
+//! The joiner, with processes that send anything, in any order.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,7 +23,7 @@ const HOSTILE: u32 = 2;
 /// A thread of the honest process.
 const THREAD: u32 = 11;
 
-/// Keeps what it takes.
+/// Keeps the events that it takes.
 #[derive(Default)]
 struct Kept {
     events: Vec<Event>,
@@ -70,7 +70,7 @@ impl Scene {
         self.joiner.frame(pid, tid, frame, &mut self.kept).unwrap();
     }
 
-    /// An agent and a kernel, so that nothing is waited for but what a test is about.
+    /// Sends an agent and a kernel, so that operations wait only for the parts that a test is about.
     fn describe(&mut self, pid: u32) {
         self.frame(pid, 0, Frame::Agent(shim::Agent { device_type: 1, ..Default::default() }));
         self.frame(pid, 0, Frame::Symbol(Symbol::default(), "kernel".to_owned()));
@@ -112,7 +112,7 @@ impl Scene {
         self.joiner.api(&call, &mut self.kept).unwrap();
     }
 
-    /// An HSA call that a shim says thread [`THREAD`] made.
+    /// An HSA call that the shim says was made by thread [`THREAD`].
     fn tell_call(&mut self, pid: u32, id: u64, [begin_ns, end_ns]: [u64; 2]) {
         let call = Call { correlation_id: first_id(pid) + id, begin_ns, end_ns, ..Call::default() };
         self.joiner.shim_call(pid, THREAD, &call, 0);
@@ -191,7 +191,7 @@ fn a_shim_tells_of_its_own_threads_alone() {
     scene.launch(HONEST, 8, [190, 220], 3);
     scene.settle_calls();
     scene.describe(HONEST);
-    // Its link was lost: the call is found by time.
+    // The link was lost: the call is found by time.
     scene.enqueue(HONEST, THREAD, 5, 100);
     scene.complete(HONEST, 5);
     let events = scene.finish();
@@ -230,8 +230,8 @@ fn a_stream_is_known_however_late_the_kernel_ends() {
     }
 }
 
-/// Of a reader who was late: a drain brings operations and HSA calls, then come the records of other HIP calls,
-/// whose operations the next drain brings.
+/// A reader was late: a drain brings operations and HSA calls, then come the records of other HIP calls, whose
+/// operations the next drain brings.
 #[test]
 fn as_many_wait_as_drains_bring() {
     const MANY: u64 = crate::shim::MOST_AT_ONCE as u64;
@@ -297,7 +297,7 @@ fn calls_that_wait_are_bounded() {
     assert_eq!(scene.finish().len() as u64, MANY, "all are in the trace");
 }
 
-/// The request that they wait for is made after that which tells that all records of the process have come.
+/// The calls' request is made after the one whose answer tells that all records of the process have come.
 #[test]
 fn calls_that_wait_are_written_when_their_process_has_ended() {
     let mut scene = Scene::new(Mode::Exact);
@@ -314,7 +314,7 @@ fn calls_that_wait_are_written_when_their_process_has_ended() {
     assert_eq!(scene.finish().len(), 2);
 }
 
-/// Whoever looks for a call by its id finds none of another process.
+/// A lookup of a call by its id finds no call of another process.
 #[test]
 fn nobody_names_the_calls_of_another_process() {
     let mut scene = Scene::new(Mode::Exact);
@@ -334,7 +334,7 @@ fn nobody_names_the_calls_of_another_process() {
         scene.link(HOSTILE, sequence, id, operation);
         scene.complete(HOSTILE, sequence);
     }
-    // Its own are of either runtime.
+    // Its own calls are of either runtime.
     for (sequence, operation) in [(8, hsa), (9, launch())] {
         scene.enqueue(HOSTILE, THREAD, sequence, 100);
         scene.link(HOSTILE, sequence, first_id(HOSTILE), operation);
@@ -348,7 +348,7 @@ fn nobody_names_the_calls_of_another_process() {
     assert_eq!(ids, [0, 0, first_id(HOSTILE), first_id(HOSTILE)]);
 }
 
-/// Code objects that are loaded at one address in turn, faster than what ran of them is known.
+/// Code objects are loaded at one address in turn, faster than the end of their kernels is known.
 #[test]
 fn kernels_of_reloaded_code_objects_have_their_names() {
     const TIMES: u64 = 1000;
@@ -380,7 +380,7 @@ fn kernels_of_reloaded_code_objects_have_their_names() {
     assert_eq!(ids.len(), 2, "one that is loaded again is the same");
 }
 
-/// The symbol comes by another ring than what ran of it, and later.
+/// The symbol comes by another ring than the kernel's run, and later.
 #[test]
 fn a_kernel_is_not_taken_for_the_one_before_it_at_its_address() {
     let mut scene = Scene::new(Mode::Exact);
@@ -423,7 +423,7 @@ fn one_process_leaves_room_for_the_names_of_others() {
     assert!(taken <= 64 << 20, "{taken}");
 }
 
-/// Many processes, each of which keeps to what one may have, and an honest one.
+/// Many processes, each of which stays within the bounds of one process, and an honest one.
 #[test]
 fn many_processes_together_are_bounded() {
     const MANY: u32 = 20;
@@ -465,8 +465,8 @@ fn many_processes_together_are_bounded() {
     }
 }
 
-/// A process alone that launches and rings as fast as none does, and is looked at every 100 ms: for twice as
-/// long as anything is waited for.
+/// A single process launches and rings faster than any real one, and is looked at every 100 ms: for twice as long as
+/// the joiner waits for anything.
 #[test]
 fn one_fast_process_loses_nothing() {
     const A_TENTH: u64 = 50_000;
@@ -493,7 +493,8 @@ fn one_fast_process_loses_nothing() {
     assert!(!scene.kept.events.iter().any(known));
 }
 
-/// However many tell all that they may, there is room for the next one; who has ended takes no room.
+/// However many processes send all the names that they may, there is room for the next one; a process that has ended
+/// takes no room.
 #[test]
 fn many_processes_leave_room_for_the_names_of_others() {
     let mut scene = Scene::new(Mode::Exact);
@@ -514,8 +515,8 @@ fn many_processes_leave_room_for_the_names_of_others() {
     assert_eq!(scene.joiner.counts().left_out, left_out);
 }
 
-/// The probe at the doorbell comes before that of the call that rings it. Many other calls follow before
-/// anybody looks.
+/// The probe at the doorbell comes before that of the call that rings it. Many other calls follow before the joiner
+/// looks.
 #[test]
 fn the_call_that_rings_a_doorbell_is_found_when_it_returns() {
     let mut scene = Scene::new(Mode::Exact);
@@ -539,7 +540,8 @@ fn the_call_that_rings_a_doorbell_is_found_when_it_returns() {
     assert_eq!(found, (1..=100).map(|nth| nth * 1000).collect::<Vec<_>>());
 }
 
-/// Another thread's doorbell finds a packet, and reads the clock when the packet's own thread has long returned.
+/// Another thread's doorbell finds a packet, and that thread reads the clock when the packet's own thread has long
+/// returned.
 #[test]
 fn a_packet_that_another_doorbell_found_was_enqueued_in_its_own_call() {
     let mut scene = Scene::new(Mode::Exact);
@@ -556,8 +558,8 @@ fn a_packet_that_another_doorbell_found_was_enqueued_in_its_own_call() {
     assert_eq!((dispatch.enqueue_ns, dispatch.record.correlation_id), (1_500, 7));
 }
 
-/// What is enqueued behind the end of a recording is neither written nor counted as seen; nor is a launch that
-/// returned behind it.
+/// Work that is enqueued after the end of a recording is neither written nor counted as seen; nor is a launch that
+/// returned after the end.
 #[test]
 fn what_comes_behind_the_end_is_left_out() {
     let mut scene = Scene::new(Mode::Exact);

@@ -28,9 +28,9 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_UNWIND_BYTES: u64 = 64 << 20;
 /// Longest function that is read, bytes.
 pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
-/// Code that is read of one library in all, bytes: what is read is decoded, some of it again and again.
+/// Code that is read of one library in all, bytes: all of it is decoded, some of it again and again.
 const MAX_CODE_BYTES: u64 = 512 << 20;
-/// What each piece of it counts at least.
+/// The least number of bytes that each piece of code counts for.
 const PIECE_BYTES: u64 = 16 << 10;
 
 /// Why a library cannot be planned for.
@@ -85,11 +85,11 @@ pub(super) struct Segment {
     pub offset: u64,
     /// Bytes in the file.
     pub file_size: u64,
-    /// Bytes in memory: what is not in the file is zero.
+    /// Bytes in memory: those beyond the file's are zero.
     pub memory_size: u64,
-    /// It can be executed.
+    /// Whether it can be executed.
     pub executable: bool,
-    /// It can be written to. The kernel places no probes in such mappings (`valid_vma`).
+    /// Whether it can be written to. The kernel places no probes in such mappings (`valid_vma`).
     pub writable: bool,
 }
 
@@ -99,7 +99,7 @@ impl Segment {
     }
 }
 
-/// Which file a library is: what `/proc/PID/maps` names it by.
+/// The identity of a library's file, as `/proc/PID/maps` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
     /// Device number, major.
@@ -110,7 +110,7 @@ pub struct Identity {
     pub inode: u64,
 }
 
-/// The last part of a path, as the kernel shows it, of a file that may have been deleted.
+/// The last part of a path as the kernel shows it, also for a file that was deleted.
 pub(super) fn file_name(path: &Path) -> OsString {
     let name = path.file_name().unwrap_or_default();
     name.as_bytes().strip_suffix(b" (deleted)").map_or(name, OsStr::from_bytes).to_owned()
@@ -132,7 +132,7 @@ pub struct Binary {
     /// Address and size of the dynamic section.
     dynamic: Option<(u64, u64)>,
     unwind: Unwind,
-    /// Code that may still be read.
+    /// The number of bytes of code that may still be read.
     code_left: AtomicU64,
 }
 
@@ -141,7 +141,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// When it cannot be read or is no x86-64 ELF file with code in it.
+    /// When the file cannot be read or is no x86-64 ELF file with code in it.
     pub fn open(path: &Path) -> Result<Self, PlanError> {
         let opened = |cause| PlanError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(opened)?;
@@ -160,7 +160,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// When it is no x86-64 ELF file with code in it.
+    /// When the bytes are no x86-64 ELF file with code in it.
     pub fn from_bytes(
         bytes: Vec<u8>,
         path: &Path,
@@ -184,7 +184,7 @@ impl Binary {
         }
     }
 
-    /// Its path.
+    /// The library's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -211,7 +211,7 @@ impl Binary {
         self.dynamic
     }
 
-    /// Whether a function begins at `address`, as the unwind tables have it.
+    /// Whether the unwind tables say that a function begins at `address`.
     pub(super) fn begins_function(&self, address: u64) -> bool {
         self.unwind.covering(address).is_some_and(|extent| extent.start == address)
     }
@@ -221,13 +221,13 @@ impl Binary {
         self.segments.iter().find(|s| s.executable && s.contains(address))
     }
 
-    /// Where `address`, of code, is in the file.
+    /// The offset in the file of `address`, an address of code.
     pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
         let segment = self.code_segment(address)?;
         segment.offset.checked_add(address - segment.address)
     }
 
-    /// Which code is at `offset` in the file.
+    /// The address of the code that is at `offset` in the file.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments
@@ -241,7 +241,7 @@ impl Binary {
         self.contents(self.code_segment(address)?, address, size)
     }
 
-    /// `size` bytes at `address` that no program can change.
+    /// `size` bytes at `address` that are read-only in a process.
     pub(super) fn constant(&self, address: u64, size: u64) -> Option<Vec<u8>> {
         let segment = self.segments.iter().find(|s| s.contains(address) && !s.writable)?;
         self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
@@ -344,8 +344,8 @@ fn contents<'d, R: ReadRef<'d>>(
     data.read_bytes_at(segment.offset.checked_add(skipped)?, size).ok()
 }
 
-/// `.eh_frame` by way of `.eh_frame_hdr`, which is at `address`: its own address, and what is there
-/// up to the segment's end (an entry of length zero ends it before).
+/// `.eh_frame` by way of `.eh_frame_hdr`, which is at `address`: the section's own address, and the bytes from there up
+/// to the segment's end (an entry of length zero ends the section before).
 fn unwind_by_index<'d, R: ReadRef<'d>>(
     data: R,
     segments: &[Segment],

@@ -1,9 +1,8 @@
-//! What the table holds that the first call of a getter makes, worked out from the file.
+//! The table that the first call of a getter makes, worked out from the file.
 //!
-//! HIP 6 and 7 make their tables at the first call of any function, hundreds of entries one after the
-//! other, in the getter that every exported function calls. A function-local static guards them: whether
-//! the guard was free is not computed, so the getter is read along all its ways, and what they make must
-//! agree.
+//! HIP 6 and 7 make their tables at the first call of any function, hundreds of entries one after the other, in the
+//! getter that every exported function calls. A function-local static guards the tables. Whether the guard was free
+//! is not computed: the getter is read along all its ways, and the tables that they make must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +14,14 @@ const MAX_STEPS: usize = 1 << 15;
 /// A table that is made at the first call.
 pub(super) struct Made {
     table: u64,
-    /// What was written meanwhile; none where the ways do not agree.
+    /// The words that the first call writes; none if the ways do not agree.
     words: BTreeMap<u64, Value>,
 }
 
 impl Made {
-    /// What the first call of `getter` makes in a library that has just been `loaded`: the table whose
-    /// address it leaves in the variable `pointer`, and returns. None if a way of it is not understood, or
-    /// it makes one table or another.
+    /// The table that the first call of `getter` makes in a library that has just been `loaded`: the call leaves the
+    /// table's address in the variable `pointer`, and returns it. None if a way of the getter is not understood, or if
+    /// different ways make different tables.
     pub fn at_first_call(loaded: &LoadedMemory<'_>, getter: u64, pointer: u64) -> Option<Self> {
         let (mut table, mut ways) = (None, Vec::new());
         let (mut next, mut steps) = (Some(Way::default()), MAX_STEPS);
@@ -32,7 +31,7 @@ impl Made {
             (next, steps) = (way.next(), left);
             let (address, returned) = (memory.word(pointer)?, returned?);
             if address == 0 {
-                // The way of the calls that find it made.
+                // This is the way of later calls, which find the table made.
                 continue;
             }
             if returned != Some(address) || *table.get_or_insert(address) != address {
@@ -50,7 +49,7 @@ impl Made {
         Some(Self { table: table?, words })
     }
 
-    /// The word at `offset` in the table, of a library that had been `loaded`.
+    /// The word at `offset` in the table, for a library that had been `loaded`.
     pub fn entry(&self, loaded: &LoadedMemory<'_>, offset: u64) -> Value {
         let address = self.table.wrapping_add(offset);
         self.words.get(&address).copied().unwrap_or_else(|| loaded.word(address))

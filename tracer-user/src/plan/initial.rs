@@ -1,8 +1,8 @@
-//! What a library's variables hold when it has just been loaded, worked out from its file.
+//! The values of a library's variables when it has just been loaded, worked out from its file.
 //!
-//! Stubs are followed through tables. What a table holds at first is a property of the file: contents,
-//! relocations, and what the functions of `.init_array` write. Those functions are read, instruction by
-//! instruction, and never executed; one that branches is left where it does.
+//! Stubs are followed through tables. The first contents of a table are a property of the file: its bytes, relocations,
+//! and the words that the functions of `.init_array` write. Those functions are read, instruction by instruction, and
+//! never executed; a function that branches is read up to the branch.
 
 use std::{
     cell::RefCell,
@@ -29,19 +29,18 @@ const MAX_FUNCTIONS: u64 = 1 << 14;
 const MAX_STEPS: usize = 1 << 18;
 /// Bytes of a dynamic section that are read.
 const MAX_DYNAMIC: u64 = 1 << 14;
-/// Getters of one library whose tables are worked out; HIP has one for its functions and one for the
-/// compiler's.
+/// Getters of one library whose tables are worked out; HIP has one for its functions and one for the compiler's.
 const MAX_GETTERS: usize = 8;
 
 /// The variables of a library that has just been loaded.
 pub(super) struct Initial<'a> {
     memory: LoadedMemory<'a>,
-    /// The tables that getters make of variables.
+    /// The tables that getters make, by the getter and the variable.
     made: RefCell<BTreeMap<(u64, u64), Option<Made>>>,
 }
 
 impl<'a> Initial<'a> {
-    /// Those of `binary`.
+    /// The variables of `binary`.
     pub fn of(binary: &'a Binary) -> Self {
         let dynamic = Dynamic::of(binary);
         let mut memory = LoadedMemory::new(binary, dynamic.relocations(binary));
@@ -55,7 +54,7 @@ impl<'a> Initial<'a> {
         Self { memory, made: RefCell::default() }
     }
 
-    /// The address of the code that a stub leads to; from its first call on, where that makes its table.
+    /// The address of the code that a stub leads to; if its first call makes its table, from that call on.
     pub fn follow(&self, stub: Stub) -> Option<u64> {
         let target = match stub.slot {
             Slot::Variable { address } => self.memory.word(address)?,
@@ -112,7 +111,7 @@ impl Dynamic {
         self.0.get(&tag).copied()
     }
 
-    /// What relocations write.
+    /// The words that relocations write.
     fn relocations(&self, binary: &Binary) -> BTreeMap<u64, Value> {
         use dynamic::{JUMP_SLOTS, JUMP_SLOTS_BYTES, RELOCATIONS, RELOCATIONS_BYTES};
         let mut words = BTreeMap::new();

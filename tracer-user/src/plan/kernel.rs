@@ -1,9 +1,8 @@
-//! What the kernel does at a probed instruction, by version.
+//! How the kernel handles a probed instruction, by version.
 //!
-//! Facts are from `arch/x86/kernel/uprobes.c` (functions named below) and, from 6.19 on,
-//! `insn_is_nop` in `arch/x86/lib/insn-eval.c`. A wrong class costs time; a probe on an instruction
-//! that the kernel misreads breaks the program. So what is doubtful is refused, and what may be
-//! cheap or not counts as single-stepped.
+//! Facts are from `arch/x86/kernel/uprobes.c` (functions named below) and, from 6.19 on, `insn_is_nop` in
+//! `arch/x86/lib/insn-eval.c`. A wrong class costs time; a probe on an instruction that the kernel misreads breaks the
+//! program. So a doubtful instruction is refused, and one that may or may not be cheap counts as single-stepped.
 
 use std::{fmt, ops::Range};
 
@@ -19,8 +18,8 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// `push reg` is emulated (`push_setup_xol_ops`, commit e7ed9d9bd037; 4.14 has it not, so the
-    /// first release after it that certainly has is taken).
+    /// `push reg` is emulated (`push_setup_xol_ops`, commit e7ed9d9bd037; 4.14 does not have it, so the first release
+    /// after that which certainly has it is taken).
     pub const EMULATES_PUSH: Self = Self::new(4, 16);
     /// The nops that the kernel itself uses are emulated (`branch_setup_xol_ops` compares with
     /// `x86_nops[length]`).
@@ -30,9 +29,9 @@ impl KernelVersion {
     /// All `nopl` forms and `mov %r,%r` are emulated; `pause` and `xchg %r8,%rax` no longer taken for
     /// nops (`insn_is_nop`, commit 8a5c6cbfe4a3).
     pub const EMULATES_ALL_NOPS: Self = Self::new(6, 19);
-    /// 10-byte nops take the place of 5-byte ones ("uprobes/x86: Move optimized uprobe from nop5 to
-    /// nop10": queued while 7.2 was being stabilised). A kernel that took it over earlier makes a
-    /// nop5 as dear as an emulated instruction, not wrong.
+    /// 10-byte nops take the place of 5-byte ones ("uprobes/x86: Move optimized uprobe from nop5 to nop10": queued
+    /// while 7.2 was being stabilised). On a kernel that took the change over earlier, a nop5 costs as much as an
+    /// emulated instruction, and is not wrong.
     pub const OPTIMISES_NOP10: Self = Self::new(7, 3);
 
     /// Version `major.minor`.
@@ -67,7 +66,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// What a probe on an instruction costs. Ordered: the cheapest first.
+/// The cost of a probe on an instruction. Ordered: the cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
     /// A 5-byte nop: the kernel replaces the trap by a call.
@@ -80,8 +79,8 @@ pub enum Class {
 }
 
 impl Class {
-    /// Nanoseconds of an entry probe with an empty program, on the machine of
-    /// `docs/probe-sites.md`. Ratios carry over, figures do not.
+    /// Nanoseconds of an entry probe with an empty program, on the machine of `docs/probe-sites.md`. On other machines
+    /// the ratios are similar, the figures are not.
     pub const fn entry_ns(self) -> u32 {
         match self {
             Self::Nop5 => 201,
@@ -90,7 +89,7 @@ impl Class {
         }
     }
 
-    /// The same with a return probe.
+    /// Nanoseconds of an entry probe together with a return probe.
     pub const fn entry_and_return_ns(self) -> u32 {
         match self {
             Self::Nop5 => 446,
@@ -104,7 +103,7 @@ impl Class {
         !matches!(self, Self::SingleStep)
     }
 
-    /// What it is called.
+    /// The name of the class.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nop5 => "nop5",
@@ -144,7 +143,7 @@ pub enum Refusal {
 struct Parts<'a> {
     prefixes: &'a [u8],
     rex: u8,
-    /// Opcode and what follows.
+    /// The opcode and the bytes behind it.
     rest: &'a [u8],
 }
 
@@ -183,7 +182,7 @@ const fn is_legacy_prefix(byte: u8) -> bool {
 ///
 /// # Errors
 ///
-/// When the kernel refuses it or would misread it.
+/// When the kernel refuses the instruction or would misread it.
 pub fn classify(bytes: &[u8], page_offset: u64, kernel: KernelVersion) -> Result<Class, Refusal> {
     let parts = Parts::of(bytes).ok_or(Refusal::Invalid)?;
     check(&parts, kernel)?;
@@ -199,24 +198,25 @@ pub fn classify(bytes: &[u8], page_offset: u64, kernel: KernelVersion) -> Result
         // xchg %r8,%rax: see `check`.
         [0x90] if parts.rex_b() => Class::SingleStep,
         [0x90] => Class::Emulated,
-        // Without a prefix, or with 0x41: another REX makes it longer than what is recognised.
+        // Without a prefix, or with 0x41: with another REX the instruction is longer than the form that the kernel
+        // recognises.
         [0x50..=0x57] if parts.prefixes.is_empty() && matches!(parts.rex, 0 | 0x41) => {
             if kernel >= KernelVersion::EMULATES_PUSH { Class::Emulated } else { Class::SingleStep }
         }
-        // Since 3.16; what came before is of no concern here.
+        // Since 3.16; earlier releases do not matter here.
         [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Class::Emulated,
         _ if is_emulated_nop(bytes, &parts, kernel) => Class::Emulated,
         _ => Class::SingleStep,
     })
 }
 
-/// Which instruction of the dispatch site, [`DISPATCH_CODE`], is probed most cheaply: its offset, and its
-/// class. `page_offset` is where in its page the site begins.
+/// The instruction of the dispatch site, [`DISPATCH_CODE`], that is probed most cheaply: its offset, and its class.
+/// `page_offset` is the offset in its page at which the site begins.
 pub fn dispatch_site(page_offset: u64, kernel: KernelVersion) -> (u64, Class) {
     let (short, long) = (0..DISPATCH_LONG_NOP, DISPATCH_LONG_NOP..DISPATCH_CODE.len() - 1);
     let class = |nop: &Range<usize>| {
         let (code, offset) = (&DISPATCH_CODE[nop.clone()], nop.start as u64);
-        // SANITY: nops are refused nowhere; if they were, a site that is not cheap is no harm.
+        // SANITY: no kernel refuses nops; if one did, a site that is not cheap would do no harm.
         (offset, classify(code, page_offset + offset, kernel).unwrap_or(Class::SingleStep))
     };
     let (short, long) = (class(&short), class(&long));
@@ -254,7 +254,7 @@ fn is_kernel_nop(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether the kernel accepts the instruction and reads it right.
+/// Checks that the kernel accepts the instruction and reads it right.
 fn check(parts: &Parts<'_>, kernel: KernelVersion) -> Result<(), Refusal> {
     if parts.prefixes.iter().any(|p| matches!(p, 0x26 | 0x2e | 0x36 | 0x3e | 0xf0)) {
         return Err(Refusal::Prefix);
@@ -264,7 +264,7 @@ fn check(parts: &Parts<'_>, kernel: KernelVersion) -> Result<(), Refusal> {
         // VEX, EVEX, XOP (8f with a map number of 8 and more; less is `pop`).
         [0xc4 | 0xc5 | 0x62, ..] => Err(Refusal::Misread),
         [0x8f, map, ..] if map & 0x1f >= 8 => Err(Refusal::Misread),
-        // REX2 (APX): `push_setup_xol_ops` knows nothing of it.
+        // REX2 (APX): `push_setup_xol_ops` does not know it.
         [0xd5, ..] => Err(Refusal::Misread),
         [0x90] if parts.rex_b() && kernel < KernelVersion::EMULATES_ALL_NOPS => {
             Err(Refusal::Misread)
@@ -274,8 +274,8 @@ fn check(parts: &Parts<'_>, kernel: KernelVersion) -> Result<(), Refusal> {
         }
         // mov to ss holds back the trap of the next instruction.
         [0x8e, modrm, ..] if modrm >> 3 & 7 == 2 => Err(Refusal::Opcode),
-        // The kernel's table of these is not reached in 64-bit mode (0f itself is "good"), but its
-        // comment says what cannot work: system calls, ud2, descriptor tables, VMX.
+        // The kernel does not reach its table of these in 64-bit mode (0f itself is "good"), but the table's comment
+        // lists instructions that cannot work: system calls, ud2, descriptor tables, VMX.
         [0x0f, 0x00 | 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37, ..]
         | [0x0f, 0x78 | 0x79 | 0xae | 0xb9 | 0xff, ..] => Err(Refusal::Opcode),
         [opcode, ..] if is_bad_opcode(opcode) => Err(Refusal::Opcode),

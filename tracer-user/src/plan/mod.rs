@@ -1,33 +1,32 @@
 //! Plans where probes go: for each function the cheapest correct site.
 //!
-//! A probe costs 0.2, 0.4 or 16 µs by the instruction that it is on ([`Class`]), and the first
-//! instruction of a function is often the wrong one. `docs/probe-sites.md` has the whole story; this
-//! is what the planner promises.
+//! A probe costs 0.2, 0.4 or 16 µs by the instruction that it is on ([`Class`]), and the first instruction of a
+//! function is often the wrong one. `docs/probe-sites.md` has the whole story; this is the planner's promise.
 //!
 //! # The proof obligation
 //!
-//! A **site** is a place in a function such that every call which enters the function at its entry
-//! executes the instruction at the site **exactly once**, before anything else that matters, with
+//! A **site** is a place in a function such that every call which enters the function at its entry executes the
+//! instruction at the site **exactly once**, before anything else that matters, with
 //!
-//! 1. the argument registers `rdi rsi rdx rcx r8 r9` and all memory, the arguments on the stack among
-//!    it, as they were at the entry, and
+//! 1. the argument registers `rdi rsi rdx rcx r8 r9` and all memory, including the arguments on the stack, as they were
+//!    at the entry, and
 //! 2. `rsp` as it was at the entry, pointing at the return address: only then is the argument `n` of
 //!    the stack where the record looks for it, and only then may a return probe be placed there.
 //!
-//! The entry itself is one, trivially. A place behind it is one if
+//! The entry itself is a site, trivially. A place behind it is one if
 //!
-//! - (a) each instruction before it goes on to the next (no branch, call, return, trap), writes none of
-//!   those registers and no memory: so (1) and (2) hold, and who enters at the entry arrives;
-//! - (b) no branch of the function lands between the entry and the site or on either: so who has
-//!   passed does not pass again. Direct branches are decoded, all of them; indirect jumps are ruled
-//!   out by the unwind tables (`branches`);
+//! - (a) each instruction before it goes on to the next (no branch, call, return, trap), and writes none of those
+//!   registers and no memory: so (1) and (2) hold, and a call that enters at the entry arrives;
+//! - (b) no branch of the function lands between the entry and the site or on either: so a call that has passed the
+//!   site does not pass it again. Direct branches are decoded, all of them; indirect jumps are ruled out by the unwind
+//!   tables (`branches`);
 //! - (c) the unwind tables, which the compiler wrote independently of the code, say that a function
 //!   begins at the entry and that the CFA is `rsp + 8` from there to the site.
 //!
-//! Where (b) or (c) cannot be shown, tables are missing or disagree with the symbol, the site is the
-//! entry, and a [`Note`] says why. What is assumed and not shown: nobody outside jumps into the middle
-//! of a function, and no exception handler begins there (its frame is set up, so (c) excludes it as it
-//! does indirect jumps). A property test executes random functions against all of this.
+//! If (b) or (c) cannot be shown, or tables are missing or disagree with the symbol, the site is the entry, and a
+//! [`Note`] says why. It is assumed and not shown that no code outside jumps into the middle of a function, and that no
+//! exception handler begins there (its frame is set up, so (c) excludes it as it does indirect jumps). A property test
+//! executes random functions against all of this.
 //!
 //! # Stubs
 //!
@@ -105,7 +104,7 @@ impl Planner {
         self.plan_passing_on(binary, symbol, address, size, None)
     }
 
-    /// The same for a function that passes its calls on by the jump at the address `passes_on`.
+    /// The plan for a function that passes its calls on by the jump at the address `passes_on`.
     fn plan_passing_on(
         &self,
         binary: &Binary,
@@ -128,8 +127,8 @@ impl Planner {
 
     /// The plans for a library's functions, by site; functions that share a site share a plan.
     ///
-    /// Stubs are followed through the tables of `process`, where it has mapped the library, else through
-    /// those that the file makes. Plans without a site come last.
+    /// Stubs are followed through the tables of `process`, if it has mapped the library, else through the tables that
+    /// the file makes. Plans without a site come last.
     pub fn plan_library(
         &self,
         binary: &Binary,
@@ -187,8 +186,8 @@ impl Planner {
         plan
     }
 
-    /// The plan for the implementation behind a stub; for the stub, where that is not known, or where the
-    /// stub alone has a cheap site.
+    /// The plan for the implementation behind a stub; the plan for the stub, if the implementation is not known, or if
+    /// the stub alone has a cheap site.
     fn plan_behind(
         &self,
         binary: &Binary,
@@ -204,7 +203,7 @@ impl Planner {
         };
         match implementation {
             Ok(address) => {
-                // The symbol's size is the stub's.
+                // The symbol's size is that of the stub.
                 let plan = self.plan_at(binary, &function.name, address, 0);
                 let file_offset = binary.file_offset(address).unwrap_or_default();
                 let behind =
@@ -255,7 +254,8 @@ fn restrict_return(plan: &mut FunctionPlan) {
     }
 }
 
-/// What is known to, and what sounds like it in releases that are not known yet.
+/// Whether a function is known to call the caller's code back, or has a name that suggests it in releases that are not
+/// known yet.
 fn calls_back(name: &str) -> bool {
     CALLS_BACK.iter().any(|(known, _)| *known == name)
         || name.starts_with("hsa_") && name.contains("_iterate_")

@@ -1,23 +1,23 @@
-//! What a plan says.
+//! The contents of a plan.
 
 use std::{fmt, path::PathBuf};
 
 use super::kernel::{Class, Refusal};
 use crate::discover::SHIM_FILE_NAME;
 
-/// Where to probe one function, and what is to be known about it.
+/// The site in one function, and the facts about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionPlan {
     /// The function's primary name.
     pub symbol: String,
-    /// Other names that a probe at this site cannot tell from it.
+    /// Other names of functions that a probe at this site cannot tell apart from this one.
     pub aliases: Vec<String>,
     /// How the probed function was reached from the exported one.
     pub reached: Reached,
-    /// Where to probe; none where nothing may be placed.
+    /// The place to probe; none if no probe may be placed.
     pub site: Option<Site>,
-    /// What is not as one would wish, and why. Empty for a cheap site in a function that is as
-    /// expected.
+    /// The shortcomings of the site or of the function, and their reasons. Empty for a cheap site in a function that
+    /// is as expected.
     pub notes: Vec<Note>,
 }
 
@@ -38,11 +38,11 @@ impl FunctionPlan {
 pub struct Site {
     /// Offset of the probed instruction in the library's file.
     pub file_offset: u64,
-    /// The same from the entry of the function.
+    /// Offset of the probed instruction from the entry of the function.
     pub function_offset: u64,
     /// The instruction, as an assembler would have it.
     pub instruction: String,
-    /// What a probe there costs.
+    /// The cost of a probe there.
     pub class: Class,
     /// Whether a return probe may be placed there.
     pub return_probe: ReturnProbe,
@@ -56,11 +56,10 @@ pub struct Site {
 pub enum ReturnProbe {
     /// `rsp` points at the return address there.
     Allowed,
-    /// The function calls the caller's code back. An exception that unwinds from there through the
-    /// return-probed frame aborts the program, because the return address is not what the unwind
-    /// tables know.
+    /// The function calls the caller's code back. An exception that unwinds from there through the return-probed frame
+    /// aborts the program, because the return address is not the one that the unwind tables know.
     CallsBack,
-    /// The unwind tables contradict: `rsp` does not point at the return address.
+    /// The unwind tables contradict: they say that `rsp` does not point at the return address.
     WrongStack,
 }
 
@@ -69,11 +68,11 @@ pub enum ReturnProbe {
 pub enum Reached {
     /// It is the exported function itself.
     Exported,
-    /// It is what the exported stub jumps to, in the same library, by the process's live table.
+    /// It is the function to which the exported stub jumps, in the same library, by the process's live table.
     Implementation {
         /// Where in the library's file the implementation begins.
         file_offset: u64,
-        /// Where the stub finds it.
+        /// Where the stub finds the address.
         slot: Slot,
     },
     /// The exported function is a stub, and the live table leads elsewhere: another tool has put
@@ -81,26 +80,25 @@ pub enum Reached {
     Redirected {
         /// Where the table leads.
         target: OutsideCode,
-        /// Where the stub finds it.
+        /// Where the stub finds the address.
         slot: Slot,
         /// Where the site is.
         probed: Probed,
     },
-    /// The exported function is a stub, but where it leads is not known: no process, or a table
-    /// that cannot be read. The site is in the stub.
+    /// The exported function is a stub, but its target is not known: there is no process, or its table cannot be read.
+    /// The site is in the stub.
     Stub {
-        /// Where the stub would find it.
+        /// Where the stub would find the address.
         slot: Slot,
     },
 }
 
-/// Which of the functions that a call passes through is probed, where another tool has put one of its
-/// own in between.
+/// The function that is probed, of those that a call passes through if another tool has put one of its own in between.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Probed {
-    /// The exported stub, since its implementation is not known.
+    /// The exported stub, if its implementation is not known.
     Stub,
-    /// What the stub would jump to, in the library.
+    /// The function in the library to which the stub would jump.
     Implementation {
         /// Where in the library's file it begins.
         file_offset: u64,
@@ -119,7 +117,7 @@ pub enum Slot {
     Table {
         /// The variable's address.
         pointer: u64,
-        /// Where in the table, bytes.
+        /// Offset of the entry in the table, bytes.
         offset: u64,
     },
 }
@@ -134,14 +132,14 @@ pub struct OutsideCode {
 }
 
 impl OutsideCode {
-    /// Whether it is our own shim, which may have been left there by an earlier recording.
+    /// Whether it is roctap's own shim, which an earlier recording may have left there.
     pub fn is_shim(&self) -> bool {
         let path = self.path.as_ref().map(|path| path.to_string_lossy());
         path.is_some_and(|path| path.contains(SHIM_FILE_NAME))
     }
 }
 
-/// The file, for people.
+/// The name of the file, for people.
 impl fmt::Display for OutsideCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
@@ -151,7 +149,7 @@ impl fmt::Display for OutsideCode {
     }
 }
 
-/// Something that a plan's reader should know.
+/// A fact that the reader of a plan should know.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Note {
@@ -175,7 +173,7 @@ pub enum Note {
     /// The code is in a writable mapping, where the kernel places no probes.
     #[error("the code is in a writable segment")]
     WritableCode,
-    /// The unwind tables say nothing of the function.
+    /// The unwind tables have no entry for the function.
     #[error("no unwind table entry")]
     NoUnwindEntry,
     /// The symbol and the unwind tables do not agree on where the function begins or ends, or the
@@ -190,7 +188,7 @@ pub enum Note {
     NotFollowed(&'static str),
 }
 
-/// What a search for a cheap site ended at.
+/// The instruction or limit at which a search for a cheap site ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stop {
     /// An instruction that may branch, call or return.
@@ -204,14 +202,13 @@ pub enum Stop {
         /// A cheap site comes soon behind, where this argument is lost.
         cheap_behind: bool,
     },
-    /// An instruction that writes memory: it could change an argument there, or what lies below the
-    /// stack pointer.
+    /// An instruction that writes memory: it could change an argument there, or data below the stack pointer.
     MemoryWrite,
     /// An instruction that changes a segment, or that only the kernel may execute.
     System,
     /// Bytes that are no instruction, or the function's end.
     End,
-    /// The longest distance that is tried.
+    /// The longest distance that is searched.
     Distance,
 }
 
@@ -244,7 +241,7 @@ pub enum NotMoved {
         /// Address in the image of the branch.
         from: u64,
     },
-    /// Where the indirect jump at this address leads cannot be told.
+    /// The target of the indirect jump at this address cannot be determined.
     IndirectJump {
         /// Address in the image of the jump.
         from: u64,

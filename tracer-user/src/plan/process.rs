@@ -1,4 +1,4 @@
-//! A running process's memory: what it maps where, and the tables that the stubs of its libraries read.
+//! A running process's memory: its mappings, and the tables that the stubs of its libraries read.
 
 use std::{
     ffi::OsStr,
@@ -33,12 +33,12 @@ pub trait ProcessMemory {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Whether something was not read because the look reached a limit; another look may read it.
+    /// Whether a read failed because the look reached a limit; another look may succeed.
     fn was_cut_short(&self) -> bool {
         false
     }
 
-    /// Its mappings, as they were when it was opened.
+    /// The mappings, as they were when the process was opened.
     fn mappings(&self) -> &[Mapping];
 
     /// The executable mapping that holds `address`.
@@ -57,14 +57,14 @@ pub struct Mapping {
     pub end: u64,
     /// Offset in its file at which it begins.
     pub file_offset: u64,
-    /// It can be executed.
+    /// Whether it can be executed.
     pub executable: bool,
     /// Its file; none for anonymous memory.
     pub file: Option<MappedFile>,
 }
 
 impl Mapping {
-    /// Whether it maps the file of `binary`.
+    /// Whether this is a mapping of the file of `binary`.
     pub(crate) fn is_of(&self, binary: &Binary) -> bool {
         let file = self.file.as_ref().zip(binary.identity());
         file.is_some_and(|(file, identity)| file.is(identity, binary.file_name()))
@@ -76,7 +76,7 @@ impl Mapping {
 pub struct MappedFile {
     /// Path as the process sees it.
     pub path: PathBuf,
-    /// Which file it is.
+    /// The identity of the file.
     pub identity: Identity,
 }
 
@@ -89,27 +89,27 @@ impl MappedFile {
     }
 }
 
-/// How long all reads of a look at a process may wait for its memory ([`TargetMemory::waited`]). Waiting for a CPU does
-/// not count.
+/// The longest time for which all reads of one look at a process wait for its memory ([`TargetMemory::waited`]).
+/// Waiting for a CPU does not count.
 const LOOK_FOR: Duration = Duration::from_secs(3);
-/// How much longer a look may take by the clock, on a busy machine: the thread that looks has other work.
+/// The time that a look may take beyond that by the clock, on a busy machine: its thread may wait for a CPU.
 const MORE_FOR: Duration = Duration::from_secs(30);
-/// How many pieces a look may read: these take our CPU some seconds at most, however slow it is.
+/// The most pieces that a look may read: they take some seconds of a CPU at most, however slow it is.
 const MOST_PIECES: u64 = 1 << 17;
-/// How much is read at once before the limits are checked again, bytes.
+/// The most bytes that are read before the limits are checked again.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A process, through `/proc/PID/mem` and `/proc/PID/maps`. The process decides how long its lists are, and how
 /// long each read takes. So the reads of a look have limits together: see [`LiveProcess::wait_at_most`].
 pub struct LiveProcess {
     memory: TargetMemory,
-    /// How long reads may still wait for the memory, ns.
+    /// The time for which reads may still wait for the memory, ns.
     left_ns: AtomicU64,
     /// The time from which on reads fail, ns of CLOCK_BOOTTIME.
     until_ns: AtomicU64,
     /// How many pieces may still be read.
     left_pieces: AtomicU64,
-    /// A read failed because a limit was reached, or the memory did not answer in time.
+    /// Whether a read failed because a limit was reached, or the memory did not answer in time.
     cut_short: AtomicBool,
     mappings: Vec<Mapping>,
 }
@@ -119,7 +119,7 @@ impl LiveProcess {
     ///
     /// # Errors
     ///
-    /// When there is none, or it may not be read (this needs the permission to trace it).
+    /// When there is no such process, or it may not be read (this needs the permission to trace it).
     pub fn open(pid: u32) -> Result<Self, PlanError> {
         let memory = TargetMemory::open(pid, Access::Read);
         Self::with(memory.map_err(|cause| PlanError::Process { pid, cause })?, pid)
@@ -150,7 +150,7 @@ impl LiveProcess {
         self.until_ns.store(clock::now_ns() + most_ns, Ordering::Relaxed);
     }
 
-    /// Reads a piece, within what is left of the look's limits.
+    /// Reads a piece, within the remaining limits of the look.
     fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
         let (left_ns, left_pieces) =
             (self.left_ns.load(Ordering::Relaxed), self.left_pieces.load(Ordering::Relaxed));
@@ -167,7 +167,7 @@ impl LiveProcess {
         read
     }
 
-    /// Its memory alone.
+    /// The process's memory alone.
     pub fn into_memory(self) -> TargetMemory {
         self.memory
     }
@@ -222,7 +222,7 @@ pub(super) enum Leads {
     Inside(u64),
     /// To other executable memory.
     Outside(OutsideCode),
-    /// To no place that is known, for this reason.
+    /// To no known place, for this reason.
     Nowhere(&'static str),
 }
 
@@ -237,8 +237,8 @@ pub(super) struct Loaded<'a> {
 impl<'a> Loaded<'a> {
     /// Finds `binary` in `process`.
     ///
-    /// If it is mapped more than once (`dlmopen`), takes the first mapping: a probe belongs to the file, and
-    /// fires in all of them.
+    /// If it is mapped more than once (`dlmopen`), takes the first mapping: a probe belongs to the file, and fires in
+    /// all of its mappings.
     pub fn find(process: &'a dyn ProcessMemory, binary: &'a Binary) -> Option<Self> {
         let bias = process.mappings().iter().find_map(|mapping| {
             let wanted = mapping.executable && mapping.is_of(binary);
@@ -288,8 +288,8 @@ impl<'a> Loaded<'a> {
         let offset = mapping.file_offset.checked_add(address - mapping.start);
         if mapping.is_of(self.binary) {
             let inside = offset.and_then(|offset| self.binary.address_of(offset));
-            // The process may have written any address there, and a probe is in a file that other processes
-            // run, too: it is placed only where a function begins.
+            // The process may have written any address there, and a probe is in a file that other processes run, too:
+            // it is placed only at the beginning of a function.
             return inside.filter(|&address| self.binary.begins_function(address)).map_or(
                 Leads::Nowhere("the table's entry leads to no beginning of a function"),
                 Leads::Inside,

@@ -13,19 +13,18 @@ use super::{
     unwind::{Cfa, Extent, Rows},
 };
 
-/// How far from the entry a site may be, bytes. Cheap sites in the libraries seen are at most 10
-/// bytes away.
+/// The largest distance of a site from the entry, bytes. Cheap sites in the libraries seen are at most 10 bytes away.
 const MAX_DISTANCE: u64 = 32;
-/// How much is decoded of what no symbol size and no unwind entry bounds.
+/// The number of bytes that are decoded of a function without a symbol size and an unwind entry.
 const UNBOUNDED_BYTES: u64 = 16;
 
-/// A place that the kernel would take a probe at.
+/// A place at which the kernel would take a probe.
 struct Candidate {
     instruction: Instruction,
     class: Class,
 }
 
-/// What the unwind tables say of the function.
+/// The description of the function in the unwind tables.
 struct Witness {
     extent: Extent,
     rows: Rows,
@@ -131,8 +130,8 @@ fn agreement(
     None
 }
 
-/// Whether the probe may be at `site` instead of at `entry`. That the instructions in between leave
-/// the registers alone has been checked by [`search`].
+/// Whether the probe may be at `site` instead of at `entry`. [`search`] has checked that the instructions in between
+/// leave the registers alone.
 fn may_move(
     binary: &Binary,
     witness: Option<&Witness>,
@@ -154,11 +153,11 @@ struct Search {
     entry: Result<Class, Refusal>,
     /// Places that the walk from the entry can reach, the cheapest first, then the nearest.
     candidates: Vec<Candidate>,
-    /// What ended the walk.
+    /// The reason why the walk ended.
     stop: Stop,
 }
 
-/// Walks from the entry while a probe may move.
+/// Walks from the entry on as long as a probe may move.
 fn search(code: &[u8], address: u64, kernel: KernelVersion) -> Search {
     let mut factory = InstructionInfoFactory::new();
     let mut entry = Err(Refusal::Invalid);
@@ -180,7 +179,7 @@ fn search(code: &[u8], address: u64, kernel: KernelVersion) -> Search {
             entry = class;
         }
         if behind_argument {
-            // Only to be able to say what the argument cost.
+            // Only to report the cheap site that the argument made unusable.
             if let Stop::Argument { cheap_behind, .. } = &mut stop {
                 *cheap_behind |= class.is_ok_and(Class::is_cheap);
             }
@@ -208,21 +207,21 @@ fn search(code: &[u8], address: u64, kernel: KernelVersion) -> Search {
             }
         }
     }
-    // A stable sort: of equals the nearest to the entry stays first.
+    // A stable sort: among equals the nearest to the entry stays first.
     candidates.sort_by_key(|candidate| candidate.class);
     candidates.retain({
-        // Beyond the entry only cheap places are worth a move.
+        // Only cheap places justify a move away from the entry.
         |c| c.class.is_cheap() || c.instruction.ip() == address || entry.is_err()
     });
     Search { entry, candidates, stop }
 }
 
-/// Whether a probe may be behind `instruction` instead of at it.
+/// Whether a probe may be placed behind `instruction` instead of at it.
 ///
-/// The instruction must go on to the next one and leave alone all that the record captures: the
-/// argument registers, `rsp`, memory (arguments on the stack, and what pointers point at). Written
-/// memory is refused wholesale for another reason too: a nop5 site's call writes below `rsp`, where a
-/// leaf function may by then keep data (the red zone; Linux 6.18 does not skip it).
+/// The instruction must go on to the next one and leave alone everything that the record captures: the argument
+/// registers, `rsp`, memory (arguments on the stack, and the memory that pointers point at). An instruction that writes
+/// memory is always refused, for another reason too: the call that replaces a nop5 writes below `rsp`, where a leaf
+/// function may by then keep data (the red zone; Linux 6.18 does not skip it).
 fn passable(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> Result<(), Stop> {
     if instruction.flow_control() != FlowControl::Next {
         return Err(Stop::Branch);
@@ -251,7 +250,7 @@ fn passable(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> 
     Ok(())
 }
 
-/// Whether an instruction may write what it uses so.
+/// Whether an instruction may write an operand that it uses with this access.
 pub(super) const fn writes(access: OpAccess) -> bool {
     matches!(
         access,

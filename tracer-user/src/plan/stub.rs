@@ -11,10 +11,10 @@
 //!   call;
 //! - a linkage stub: `jmp *SLOT(%rip)`.
 //!
-//! What counts as a stub has no other effect: at the jump `rsp` is what it was at the entry, and each
-//! argument register holds its argument (or what a call left in a register that the function
-//! has no argument in: no stub would lose an argument of its own). So whoever probes the target sees
-//! each call once, with the arguments of the exported function.
+//! A function that counts as a stub has no other effect: at the jump `rsp` is as it was at the entry, and each
+//! argument register holds its argument (or a value that a call left in a register in which the function has no
+//! argument: no stub would lose an argument of its own). So a probe at the target sees each call once, with the
+//! arguments of the exported function.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -28,11 +28,11 @@ use super::{binary::Binary, branches::decoder, model::Slot, prologue::writes};
 const MAX_STEPS: usize = 64;
 /// Longest stub, bytes.
 const MAX_BYTES: u64 = 512;
-/// Ways through a getter: branches for a table that is made at the first call.
+/// The most ways through a getter: it branches for a table that is made at the first call.
 const MAX_PATHS: usize = 8;
 /// Code of a getter that is decoded at a time, bytes.
 const GETTER_BYTES: u64 = 1 << 13;
-/// Instructions that are read of one library's getters in all. HIP 7's, which makes its table on one of
+/// The most instructions that are read of one library's getters in all. HIP 7's getter, which makes its table on one of
 /// its ways, has a thousand.
 const MAX_GETTER_STEPS: usize = 1 << 18;
 
@@ -41,23 +41,23 @@ const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 const SCRATCH: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
 
-/// What is known of a value.
+/// A value, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
     Unknown,
-    /// Left over by a call.
+    /// A value that a call left behind.
     Clobbered,
-    /// Argument register so-and-so, perhaps widened.
+    /// The argument register of this number, perhaps widened.
     Argument(usize),
-    /// The argument on the caller's stack at this offset from `rsp` at the entry, widened to so many bytes
-    /// if it is shorter.
+    /// The argument on the caller's stack at this offset from `rsp` at the entry, widened to this many bytes if it is
+    /// shorter.
     Stacked {
         offset: i64,
         size: i64,
     },
     /// An address in the image.
     Address(u64),
-    /// Read from where the slot says.
+    /// A word read through the slot.
     From(Slot),
 }
 
@@ -72,12 +72,12 @@ struct Saved {
 #[derive(Clone)]
 struct State {
     registers: [Value; 16],
-    /// `rsp` minus what it was at the entry.
+    /// `rsp` minus its value at the entry.
     stack: i64,
     saved: Vec<Saved>,
 }
 
-/// Where one instruction led.
+/// The effect of one instruction.
 enum Step {
     Next,
     /// A jump through this slot ends the stub.
@@ -86,20 +86,20 @@ enum Step {
     Branch(u64),
     Goto(u64),
     Return,
-    /// It wrote to the image, at this address.
+    /// A write to the image, at this address.
     Store(u64),
-    /// It does what no stub does.
+    /// An effect that no stub has.
     Other,
 }
 
 /// An exported function that only passes the call on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stub {
-    /// Where it finds its implementation.
+    /// Where the stub finds its implementation.
     pub slot: Slot,
-    /// The address of the jump that it ends in.
+    /// The address of the jump that ends the stub.
     pub jump: u64,
-    /// The function that gave it the address of its table.
+    /// The function that gave the stub the address of its table.
     pub getter: Option<u64>,
 }
 
@@ -110,13 +110,13 @@ pub(super) struct Stubs<'a> {
 }
 
 impl<'a> Stubs<'a> {
-    /// Of `binary`.
+    /// Recognises the stubs of `binary`.
     pub fn new(binary: &'a Binary) -> Self {
         let getters = Getters { known: BTreeMap::new(), steps: MAX_GETTER_STEPS };
         Self { binary, getters: RefCell::new(getters) }
     }
 
-    /// What the exported function at `address` is, if it is a stub.
+    /// The stub at `address`, if the exported function there is one.
     pub fn recognise(&self, address: u64) -> Option<Stub> {
         let code = self.binary.code(address, MAX_BYTES)?;
         let mut state = State::new();
@@ -126,7 +126,7 @@ impl<'a> Stubs<'a> {
             match state.step(&instruction, &mut factory) {
                 Step::Next => {}
                 Step::Call(target) => {
-                    // What is no getter returns nothing that the jump goes by.
+                    // A function that is no getter returns nothing by which the stub jumps.
                     let table = self.getters.borrow_mut().result(self.binary, target);
                     getter = table.map(|_| target).or(getter);
                     state.after_call(table.unwrap_or(Value::Unknown));
@@ -144,10 +144,10 @@ impl<'a> Stubs<'a> {
     }
 }
 
-/// What functions that stubs call return. Hundreds of stubs have one getter.
+/// The values that functions called by stubs return. Hundreds of stubs share one getter.
 struct Getters {
     known: BTreeMap<u64, Option<Value>>,
-    /// Instructions that may still be read.
+    /// The number of instructions that may still be read.
     steps: usize,
 }
 
@@ -161,10 +161,10 @@ impl Getters {
         result
     }
 
-    /// What the function at `address` returns, if it does nothing but fetch it, and perhaps make it.
+    /// The value that the function at `address` returns, if it does nothing but fetch the value, and perhaps make it.
     ///
-    /// Where it branches both ways are followed, and must agree: a table that is made at the first call
-    /// is fetched on both. What is made is another question (`getter.rs`).
+    /// At a branch both ways are followed, and must agree: a table that is made at the first call is fetched on both.
+    /// How the table is made is another question (`getter.rs`).
     fn read(&mut self, binary: &Binary, address: u64) -> Option<Value> {
         let mut factory = InstructionInfoFactory::new();
         let mut waiting = vec![(address, State::new())];
@@ -175,14 +175,14 @@ impl Getters {
                 let code = binary.code(at, GETTER_BYTES)?;
                 for instruction in &mut decoder(&code, at) {
                     self.steps = self.steps.checked_sub(1)?;
-                    // The last one of a piece may be cut off.
+                    // The last instruction of a piece may be cut off.
                     if instruction.is_invalid() && instruction.ip() != at {
                         at = instruction.ip();
                         continue 'path;
                     }
                     match state.step(&instruction, &mut factory) {
                         Step::Next => {}
-                        // The table's making: what it returns is not looked at, so it counts for nothing.
+                        // A call that makes the table: its result is not looked at, so it counts for nothing.
                         Step::Call(_) => state.after_call(Value::Unknown),
                         Step::Store(address) => state.forget_variable(address),
                         Step::Branch(target) => waiting.push((target, state.clone())),
@@ -238,7 +238,7 @@ impl State {
         self.set(Register::RAX, result);
     }
 
-    /// What was read from a variable is no longer what it holds.
+    /// Forgets a value that was read from a variable which has been written since.
     fn forget_variable(&mut self, written: u64) {
         let holds = |value: &Value| {
             let Value::From(Slot::Variable { address } | Slot::Table { pointer: address, .. }) =
@@ -305,7 +305,7 @@ impl State {
                     _ => self.load(i),
                 };
                 let whole = i.mnemonic() == Mnemonic::Mov && i.op0_register().is_gpr64();
-                // A part of an argument is still that argument; a part of an address is nothing.
+                // A part of an argument is still that argument; a part of an address is unknown.
                 let kept = whole || matches!(value, Value::Argument(_) | Value::Stacked { .. });
                 if i.op0_register().full_register() == Register::RSP {
                     return Step::Other;
@@ -330,7 +330,7 @@ impl State {
             (Mnemonic::Mov, OpKind::Memory, OpKind::Register) => {
                 let value = self.register(i.op1_register());
                 let size = i.memory_size().size() as i64;
-                // Compilers put arguments that they have not changed, or have widened, back to where they were.
+                // Compilers write arguments that they have not changed, or have widened, back to their places.
                 if let Value::Stacked { offset, size: known } = value
                     && self.stack_offset(i) == Some(offset)
                     && size <= known
@@ -354,7 +354,7 @@ impl State {
         if self.stack.unsigned_abs() > 1 << 16 { Step::Other } else { Step::Next }
     }
 
-    /// An instruction that is of no interest: what it writes is unknown from then on.
+    /// An instruction that does not matter here: the registers that it writes are unknown from then on.
     fn forget(&mut self, i: &Instruction, factory: &mut InstructionInfoFactory) -> Step {
         if i.is_privileged() || i.is_stack_instruction() {
             return Step::Other;
@@ -386,7 +386,7 @@ impl State {
         self.address(i).map_or(Step::Other, Step::Store)
     }
 
-    /// Writing below the entry's `rsp` only: above are the return address and the caller's.
+    /// Writes below the entry's `rsp` only: above are the return address and the caller's frame.
     fn save(&mut self, offset: i64, size: i64, value: Value) {
         self.saved.retain(|s| s.offset + s.size <= offset || s.offset >= offset + size);
         self.saved.push(Saved { offset, size, value });
@@ -399,12 +399,12 @@ impl State {
             .map_or(Value::Unknown, |s| s.value)
     }
 
-    /// Where in the stub's own frame a memory operand is.
+    /// The offset of a memory operand in the stub's own frame.
     fn frame_offset(&self, i: &Instruction) -> Option<i64> {
         self.stack_offset(i).filter(|&offset| offset < 0)
     }
 
-    /// Where on the stack a memory operand is, from `rsp` at the entry.
+    /// The offset of a memory operand on the stack, from `rsp` at the entry.
     fn stack_offset(&self, i: &Instruction) -> Option<i64> {
         let plain = i.memory_base() == Register::RSP
             && i.memory_index() == Register::None
@@ -413,7 +413,7 @@ impl State {
         offset.filter(|_| plain)
     }
 
-    /// A memory operand's address in the image, where it is known.
+    /// A memory operand's address in the image, if it is known.
     fn address(&self, i: &Instruction) -> Option<u64> {
         if i.is_ip_rel_memory_operand() {
             return Some(i.ip_rel_memory_address());
@@ -432,13 +432,13 @@ impl State {
         plain.then(|| self.register(i.memory_base()))
     }
 
-    /// What a memory operand holds.
+    /// The value of a memory operand.
     fn load(&self, i: &Instruction) -> Value {
         let size = i.memory_size().size() as i64;
         if i.memory_base() == Register::RSP {
             return match self.stack_offset(i) {
                 Some(at) if at < 0 => self.saved_at(at, size),
-                // Behind the return address.
+                // Above the return address.
                 Some(offset) if offset >= 8 => {
                     Value::Stacked { offset, size: i.op0_register().size() as i64 }
                 }

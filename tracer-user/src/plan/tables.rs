@@ -20,18 +20,18 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Those of `process`, if it is given and has mapped the library.
+    /// The tables of `process`, if it is given and has mapped the library.
     pub fn new(binary: &'a Binary, process: Option<&'a dyn ProcessMemory>) -> Self {
         let process = process.and_then(|process| Loaded::find(process, binary));
         Self { binary, stubs: Stubs::new(binary), process, initial: OnceCell::new() }
     }
 
-    /// What the exported function at `address` is, if it is a stub.
+    /// The stub at `address`, if the exported function there is one.
     pub fn stub(&self, address: u64) -> Option<Stub> {
         self.stubs.recognise(address)
     }
 
-    /// Follows a stub in the process to be probed; where that does not tell, in the file.
+    /// Follows a stub in the process to be probed; if that does not tell, in the file.
     pub fn follow(&self, stub: Stub) -> Leads {
         let leads = match &self.process {
             Some(process) => process.follow(stub.slot),
@@ -43,20 +43,20 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Follows a stub through the table as the file makes it: nobody has redirected anything there.
+    /// Follows a stub through the table as the file makes it, which no tool has redirected.
     pub fn follow_initial(&self, stub: Stub) -> Option<u64> {
         self.initial.get_or_init(|| Initial::of(self.binary)).follow(stub)
     }
 }
 
-/// Where the stubs of a library led when it was planned. A process may lead its own wherever it likes: the
-/// plan holds for those alone in which they lead there too.
+/// Where the stubs of a library led when it was planned. A process can make its own stubs lead anywhere: the plan holds
+/// only in processes in which they lead to the same places.
 pub struct Followed {
     binary: Binary,
     led: Vec<Led>,
 }
 
-/// A stub, where it leads by the file, and where it led.
+/// A stub, its target by the file, and its target at the time of planning.
 struct Led {
     slot: Slot,
     initial: Option<u64>,
@@ -64,7 +64,7 @@ struct Led {
 }
 
 impl Followed {
-    /// The stubs among `functions`, in `process`.
+    /// Follows the stubs among `functions`, in `process`.
     pub fn new(
         binary: Binary,
         functions: &[Function],
@@ -81,7 +81,7 @@ impl Followed {
         Self { led, binary }
     }
 
-    /// Whether they lead to the same places in `process`.
+    /// Whether the stubs lead to the same places in `process`.
     pub fn holds_in(&self, process: Option<&dyn ProcessMemory>) -> bool {
         let loaded = process.and_then(|process| Loaded::find(process, &self.binary));
         self.led
@@ -90,7 +90,7 @@ impl Followed {
     }
 }
 
-/// Where a stub leads: an address of the image, or of the process where another tool's function is there.
+/// The target of a stub: an address of the image, or of the process if another tool's function is there.
 fn led(loaded: Option<&Loaded<'_>>, slot: Slot, initial: Option<u64>) -> Option<u64> {
     match loaded.map(|loaded| loaded.follow(slot)) {
         Some(Leads::Inside(address)) => Some(address),

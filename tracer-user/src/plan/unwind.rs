@@ -1,8 +1,8 @@
 //! The unwind tables: where functions begin and end, and where the CFA is `rsp + 8`.
 //!
-//! They are written by the compiler beside the code, so they are a second witness to what decoding
-//! the code says. They are found through `PT_GNU_EH_FRAME`, as the unwinder finds them, which works
-//! in libraries without section headers too; the sections are the fallback.
+//! The compiler writes these tables beside the code, so they are a second witness to what decoding shows. They are
+//! found through `PT_GNU_EH_FRAME`, as the unwinder finds them, which works in libraries without section headers too;
+//! the sections are the fallback.
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, Register,
@@ -64,7 +64,7 @@ pub(super) struct Rows(Vec<Row>);
 impl Rows {
     /// The frame address at `address`.
     pub fn cfa(&self, address: u64) -> Cfa {
-        // They follow upon one another.
+        // The rows are sorted, and do not overlap.
         let after = self.0.partition_point(|row| row.start <= address);
         self.0[..after].last().filter(|row| address < row.end).map_or(Cfa::Unknown, |row| row.cfa)
     }
@@ -75,14 +75,14 @@ impl Rows {
 pub(super) struct Unwind {
     address: u64,
     bytes: Vec<u8>,
-    /// By start.
+    /// Sorted by start.
     extents: Vec<Extent>,
 }
 
 impl Unwind {
     /// Reads the tables: `bytes` are those of `.eh_frame`, which is at `address` in the image.
     ///
-    /// Reading ends at the first entry that makes no sense: what was read till then is good.
+    /// Reading ends at the first entry that makes no sense: the entries before it are good.
     pub fn new(address: u64, bytes: Vec<u8>) -> Self {
         let mut unwind = Self { address, bytes, extents: Vec::new() };
         unwind.extents = unwind.read_extents();
@@ -108,7 +108,7 @@ impl Unwind {
         for _ in 0..MAX_ENTRIES {
             let Ok(Some(entry)) = entries.next() else { break };
             let CieOrFde::Fde(partial) = entry else { continue };
-            // Neighbours share their common entry: reading it once is most of the speed.
+            // Neighbours share their common entry: parsing it once gives most of the speed.
             let parsed = partial.parse(|section, bases, offset| match &last_cie {
                 Some((at, cie)) if *at == offset => Ok(gimli::CommonInformationEntry::clone(cie)),
                 _ => {
@@ -126,7 +126,7 @@ impl Unwind {
         extents
     }
 
-    /// What the tables say contains `address`; the last to begin, where several do.
+    /// The extent that contains `address`; the last to begin, if there are several.
     pub fn covering(&self, address: u64) -> Option<Extent> {
         let after = self.extents.partition_point(|extent| extent.start <= address);
         self.extents[..after].last().copied().filter(|extent| extent.contains(address))

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::discover::FileId;
 
-/// A uprobe event with its program, for all processes that are probed there.
+/// A uprobe event with its program, for all processes that are probed at its places.
 #[derive(Debug)]
 pub(super) struct Event {
     /// Closed first: the definition must not be in use any more.
@@ -24,27 +24,27 @@ pub(super) struct Event {
     definition: Definition,
 }
 
-/// Which event: its program, file and places.
+/// The key of an event: its program, file and places.
 type EventKey = (String, FileId, BTreeSet<u64>);
 
-/// What an event is to be.
+/// The description of an event that is to be defined.
 pub(super) struct Wanted<'a> {
     /// The program that it runs.
     pub program: &'a ProgramMut<'a>,
-    /// Whether that runs when functions return.
+    /// Whether the program runs when functions return.
     pub retprobe: bool,
     /// The file whose functions are probed.
     pub file: &'a OwnedFd,
-    /// What that file is.
+    /// The identity of that file.
     pub id: FileId,
     /// The places in it.
     pub offsets: BTreeSet<u64>,
-    /// What the program is given.
+    /// The cookie that the program gets.
     pub cookie: Cookie,
 }
 
-/// The events of a recording. They stay until it ends: a definition is dear for the kernel, the more so the
-/// more there are.
+/// The events of a recording. They stay until it ends: a definition costs the kernel much, the more so the more there
+/// are.
 #[derive(Debug)]
 pub(super) struct Events {
     tracefs: Arc<Tracefs>,
@@ -52,7 +52,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// None yet.
+    /// No event is defined yet.
     pub fn new(tracefs: Tracefs) -> Self {
         Self { tracefs: Arc::new(tracefs), defined: RefCell::default() }
     }
@@ -64,7 +64,7 @@ impl Events {
         pid: i32,
     ) -> libbpf_rs::Result<(OwnedFd, Arc<Event>)> {
         let event = if pid == std::process::id().cast_signed() {
-            // Its link is tied to this process, and would keep the probes there.
+            // The event's link is tied to this process, and would keep the probes there.
             Arc::new(Event::new(&self.tracefs, &wanted)?)
         } else {
             let name = wanted.program.name().to_string_lossy().into_owned();
@@ -82,14 +82,14 @@ impl Events {
 }
 
 impl Event {
-    /// Defines an event and links its program to it. The kernel runs that for every process that has a
-    /// part in the event: the link's own is that of this process, which calls none of the functions.
+    /// Defines an event and links its program to it. The kernel runs the program for every process that has a part in
+    /// the event: the link's own part is that of roctap, which calls none of the functions.
     fn new(tracefs: &Arc<Tracefs>, wanted: &Wanted<'_>) -> libbpf_rs::Result<Self> {
         let definition = tracefs.define(wanted.file, &wanted.offsets, wanted.retprobe)?;
         let part = sys::open_tracepoint(definition.id, std::process::id().cast_signed())?;
         let options = PerfEventOpts { cookie: wanted.cookie.to_u64(), ..Default::default() };
         let link = wanted.program.attach_perf_event_with_opts(part.as_raw_fd(), options)?;
-        // It is the link's now.
+        // The link owns the descriptor now.
         let _ = part.into_raw_fd();
         Ok(Self { _link: link, definition })
     }

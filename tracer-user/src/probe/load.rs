@@ -22,8 +22,8 @@ use crate::{discover::FileId, placing::Placing, privileges};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
-/// Whether this `roctap` has the programs. To be asked before anything else that recording needs: no
-/// privilege and no other kernel helps where they are not in.
+/// Checks that this `roctap` has the programs. To be called before anything else that recording needs: without them, no
+/// privilege and no other kernel helps.
 ///
 /// # Errors
 ///
@@ -32,40 +32,40 @@ pub fn built() -> Result<(), ProbeError> {
     if OBJECT.is_empty() { Err(ProbeError::NotBuilt) } else { Ok(()) }
 }
 
-/// How often the state of a thread that runs is read at most, to read the same twice.
+/// The most reads of the state of a running thread, until two of them are the same.
 const READS: usize = 8;
 
-/// Threads beside the near ones where the map of their states has all its memory from the start, 2.3 KiB
+/// The number of threads beside the near ones whose states find room if their map gets all its memory at once, 2.3 KiB
 /// each.
 const FAR_THREADS: u32 = 4096;
 
-/// Whose life is reported.
+/// The processes whose forks, executed programs and ends are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Follow {
-    /// That of traced processes.
+    /// Traced processes.
     Nobody = follow::NOBODY,
-    /// Their children's too.
+    /// Traced processes and their children.
     Children = follow::CHILDREN,
-    /// Also of whoever executes a program.
+    /// The same, and every process that executes a program.
     Everyone = follow::EVERYONE,
 }
 
-/// How to load.
+/// How the programs are loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Bytes of each CPU's ring buffer, a power of two of at least a page.
     pub ring_bytes: u32,
-    /// Whose life is reported.
+    /// The processes whose forks, executed programs and ends are reported.
     pub follow: Follow,
-    /// How probes are placed; the best way that there is if none is said.
+    /// How probes are placed; if none, in the best way that the kernel has.
     pub placing: Option<Placing>,
-    /// Whether hash maps get all their memory at once; if nothing is said, where the kernel needs it.
+    /// Whether hash maps get all their memory at once; if none, where the kernel needs it.
     pub preallocate: Option<bool>,
 }
 
 impl Settings {
-    /// Whatever the kernel needs, and the best that it has.
+    /// The settings that the kernel needs, and the best that it has.
     pub const fn new(ring_bytes: u32, follow: Follow) -> Self {
         Self { ring_bytes, follow, placing: None, preallocate: None }
     }
@@ -126,7 +126,7 @@ impl Programs {
         if by_place {
             for mut program in open.progs_mut() {
                 if program.section().to_string_lossy().contains(".multi") {
-                    // Attach type 0: an ordinary uprobe, in libbpf's name for the number.
+                    // Attach type 0 is an ordinary uprobe; libbpf's crate has this name for the number.
                     program.set_attach_type(ProgramAttachType::CgroupInetIngress);
                 }
             }
@@ -178,13 +178,13 @@ impl Programs {
         let descriptors = self.rings.iter().map(|ring| ring.as_fd().as_raw_fd().to_ne_bytes());
         let descriptors: Vec<_> = descriptors.collect();
         let map = self.map("RINGS");
-        // After each call the kernel waits some 10 ms for whoever may read the old value (before 6.8 also
-        // in the call, for each ring).
+        // After each call the kernel waits some 10 ms for readers of the old value (before 6.8 also in the call, for
+        // each ring).
         let (all_keys, all) = (keys.as_flattened(), descriptors.as_flattened());
         if map.update_batch(all_keys, all, cpus as u32, MapFlags::ANY, MapFlags::ANY).is_ok() {
             return Ok(());
         }
-        // Before kernel 5.19 one after the other.
+        // Before kernel 5.19 the rings are set one after the other.
         let mut each = keys.iter().zip(&descriptors);
         each.try_for_each(|(key, descriptor)| map.update(key, descriptor, MapFlags::ANY))
     }
@@ -194,8 +194,8 @@ impl Programs {
         self.means.placing()
     }
 
-    /// How many instructions the kernel verified to load each program, by the program's name; 0 where
-    /// it does not say (before Linux 5.16).
+    /// How many instructions the kernel verified to load each program, by the program's name; 0 if it does not say
+    /// (before Linux 5.16).
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Programs {
         self.object.progs_mut().filter(|program| program.autoload()).map(told).collect()
     }
 
-    /// The rings, one a CPU.
+    /// The rings, one per CPU.
     pub(super) fn rings(&self) -> &[MapHandle] {
         &self.rings
     }
@@ -224,7 +224,7 @@ impl Programs {
         self.object.progs_mut().find(|p| p.name() == name).expect("program of the embedded object")
     }
 
-    /// The cookie of a probe of process `pid` at `offset` of a file, whose calls are captured so.
+    /// The cookie of a probe of process `pid` at `offset` of a file, whose calls are captured by `capture`.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ impl Programs {
             .map_err(|cause| ProbeError::Map { map: "CONFIG", cause })
     }
 
-    /// Says what a return without an entry is from now on: one of [`tracer_common::bpf::phase`].
+    /// Sets how a return without an entry counts from now on: one of [`tracer_common::bpf::phase`].
     ///
     /// # Errors
     ///
@@ -278,7 +278,7 @@ impl Programs {
     pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
         let (key, value) = (pid.to_ne_bytes(), 0u32.to_ne_bytes());
         match self.map("PROCESSES").update(&key, &value, MapFlags::NO_EXIST) {
-            // The programs have seen who forked it, and know more of it.
+            // The programs have seen its fork, and know more about it.
             Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
                 Err(ProbeError::Map { map: "PROCESSES", cause })
             }
@@ -286,15 +286,15 @@ impl Programs {
         }
     }
 
-    /// Forgets process `pid`, which has ended: its number can be given to another.
+    /// Forgets process `pid`, which has ended: another process can get its number.
     pub fn forget(&self, pid: u32) {
-        // It is not there when its creation could not be noted.
+        // The process is not in the maps if its creation could not be noted.
         for map in ["PROCESSES", "SHIMS"] {
             let _ = self.map(map).delete(&pid.to_ne_bytes());
         }
     }
 
-    /// What the programs could not record so far, by [`BpfLoss`].
+    /// How many records the programs could not make so far, by [`BpfLoss`].
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl Programs {
             |map: &str, key: [u8; 4]| self.map(map).lookup(&key, MapFlags::ANY).ok().flatten();
         let look = |map: &str, key: [u8; 4]| {
             let mut value = read(map, key)?;
-            // The thread may run meanwhile: what is read twice is whole.
+            // The thread may run meanwhile: two reads that are the same are whole.
             for _ in 0..READS {
                 let again = read(map, key)?;
                 if core::mem::replace(&mut value, again) == value {
@@ -362,7 +362,7 @@ fn size(map: &mut OpenMapMut<'_>, cpus: u32, preallocate: bool) -> libbpf_rs::Re
     Ok(())
 }
 
-/// The open calls of a thread but for those that the shim makes.
+/// The open calls of a thread, except those that the shim makes.
 fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
     let records = thread.open.iter().take(thread.depth as usize).map(|open| open.record);
     let own = records.filter(|record| record.header.flags & flag::SHIM == 0);
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn without_programs_one_line_names_the_command() {
         if !OBJECT.is_empty() {
-            // Built in, as in release builds: there is nothing to say.
+            // The programs are built in, as in release builds: there is no message to check.
             assert!(built().is_ok());
             return;
         }

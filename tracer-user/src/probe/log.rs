@@ -1,4 +1,4 @@
-//! What the BPF programs log, in builds with the feature `bpf-log`: shown by `-vv`.
+//! The log of the BPF programs, in builds with the feature `bpf-log`: shown by `-vv`.
 //!
 //! libbpf loads the programs; aya-log finds their ring by the number of one of them.
 
@@ -31,7 +31,7 @@ impl log::Log for Shown {
 pub struct Log(Option<EbpfLogger<Shown>>);
 
 impl Log {
-    /// Where the kernel does not let it be read, this is said and nothing is logged.
+    /// Opens the log. If the kernel does not let it be read, this is reported and nothing is logged.
     pub fn of(programs: &Programs) -> Self {
         let id = sys::program_id(programs.program(LOGS).as_fd());
         let log = id
@@ -40,7 +40,7 @@ impl Log {
         Self(log.inspect_err(|error| tracing::warn!("no log of the programs: {error:#}")).ok())
     }
 
-    /// Shows what was logged since.
+    /// Shows the messages that were logged since the last call.
     pub fn show(&mut self) {
         self.0.iter_mut().for_each(EbpfLogger::flush);
     }

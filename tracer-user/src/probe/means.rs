@@ -1,11 +1,11 @@
-//! What the ways to place probes work with, and which one it is.
+//! The kernel interfaces by which probes are placed, and the choice between them.
 
 use std::io;
 
 use super::{ProbeError, events::Events, sys, tracefs::Tracefs};
 use crate::placing::Placing;
 
-/// What a way to place probes works with.
+/// The kernel interface by which probes are placed.
 #[derive(Debug)]
 pub(super) enum Means {
     /// With `sessions`, one program runs at the entry and at the return of a function, and says at each entry
@@ -17,11 +17,11 @@ pub(super) enum Means {
 }
 
 impl Means {
-    /// Those of `placing`, else of the best way that the kernel has.
+    /// The interface for `placing`, else the best one that the kernel has.
     ///
     /// # Errors
     ///
-    /// When that cannot be used.
+    /// When the interface cannot be used.
     pub fn of(placing: Option<Placing>) -> Result<Self, ProbeError> {
         let best = if sys::has_uprobe_multi() { Placing::Multi } else { Placing::Event };
         let placing = placing.unwrap_or(best);
@@ -50,7 +50,7 @@ impl Means {
         Tracefs::open().map(|tracefs| Self::Event(Events::new(tracefs))).map_err(explain)
     }
 
-    /// Whether a program is for this way.
+    /// Whether this interface uses a program.
     pub fn uses(&self, program: &str) -> bool {
         let sessions = matches!(self, Self::Multi { sessions: true });
         match program {
@@ -60,7 +60,7 @@ impl Means {
         }
     }
 
-    /// Which way they are for.
+    /// The way of placing for which this is the interface.
     pub const fn placing(&self) -> Placing {
         match self {
             Self::Multi { .. } => Placing::Multi,

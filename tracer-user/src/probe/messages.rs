@@ -1,5 +1,5 @@
-//! What libbpf says: kept, to explain a failure by its end. It says it whole: of a program that the
-//! verifier gives up on, a hundred thousand lines.
+//! Keeps the last messages of libbpf, to explain a failure. libbpf prints everything: a hundred thousand lines about a
+//! program that the verifier gives up on.
 
 use std::{
     collections::VecDeque,
@@ -8,19 +8,19 @@ use std::{
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// How many lines are kept, and how much of each.
+/// The number of lines that are kept, and the bytes of each.
 const LINES: usize = 12;
 const LINE_BYTES: usize = 200;
 
 static LAST: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Keeps what is said from now on, and forgets what was.
+/// Keeps the messages from now on, and forgets earlier ones.
 pub fn keep() {
     set_print(Some((PrintLevel::Info, hear)));
     last().clear();
 }
 
-/// The last lines that were said.
+/// Takes the last lines.
 pub fn take() -> Vec<String> {
     last().drain(..).collect()
 }

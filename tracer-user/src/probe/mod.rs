@@ -1,10 +1,10 @@
 //! Loads the BPF programs, attaches them to functions and reads what they record.
 //!
-//! One `uprobe_multi` link serves one file in one process. Its program runs at entries and returns, and says at
-//! each entry whether there is to be a return (a session, since Linux 6.13). Before, a pair of links serves it. The
-//! return link is attached before the entry link: a call that is entered in between returns without an entry and is reported
-//! as open at the start, whereas the other order would leave an entry that never returns. For the
-//! same reason they are removed in the other order.
+//! One `uprobe_multi` link serves one file in one process. Its program runs at entries and returns, and says at each
+//! entry whether there is to be a return (a session, since Linux 6.13). Before 6.13, a pair of links serves the file.
+//! The return link is attached before the entry link: a call that is entered in between returns without an entry and is
+//! reported as open at the start, whereas the other order would leave an entry that never returns. For the same reason
+//! the links are removed in the other order.
 
 mod events;
 mod load;
@@ -41,9 +41,9 @@ pub enum ProbeError {
     /// The kernel does not take the programs.
     #[error("{}", load_message(doing, missing, cause))]
     Load {
-        /// What was being done.
+        /// The failed step.
         doing: &'static str,
-        /// What the kernel lacks, if that is the reason.
+        /// The feature that the kernel lacks, if that is the reason.
         missing: Option<&'static str>,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
@@ -51,7 +51,7 @@ pub enum ProbeError {
     /// The caller lacks privileges.
     #[error(transparent)]
     Privileges(#[from] Missing),
-    /// Probes cannot be placed as was asked for.
+    /// Probes cannot be placed in the way that was asked for.
     #[error("this machine cannot place probes {placing}: {cause}")]
     Placing {
         /// How they were to be placed.
@@ -66,7 +66,7 @@ pub enum ProbeError {
         path: PathBuf,
         /// Process, 0 for all.
         pid: u32,
-        /// How many functions.
+        /// The number of functions.
         count: usize,
         /// `entry`, `return`, `dispatch`, `doorbell` or `signal`.
         what: String,
@@ -82,7 +82,7 @@ pub enum ProbeError {
     /// A map operation failed.
     #[error("BPF map {map}: {cause:#}")]
     Map {
-        /// Which map.
+        /// The map.
         map: &'static str,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
@@ -90,8 +90,8 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// The kernel does not take the programs: asks why, and tells the last that was said about it, by
-    /// the verifier if that was it.
+    /// The kernel does not take the programs: determines why, and logs the last messages about it, those of the
+    /// verifier if it was the reason.
     fn load(doing: &'static str, cause: libbpf_rs::Error) -> Self {
         messages::take().iter().for_each(|line| tracing::warn!("libbpf: {line}"));
         Self::Load { doing, missing: sys::missing_feature(), cause }

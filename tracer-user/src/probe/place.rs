@@ -25,14 +25,14 @@ pub struct Site {
     pub symbol: String,
     /// Offset in the library's file of the probed instruction.
     pub file_offset: u64,
-    /// What is captured of the function's calls.
+    /// The values that are captured of the function's calls.
     pub capture: Capture,
 }
 
 /// Probes that are in place; dropping it removes them.
 ///
-/// Entries go first (fields are dropped in order): without a return probe, entries would pile up. Probes that are
-/// both are among the returns.
+/// Entries go first (fields are dropped in order): without a return probe, entries would pile up. Probes at both the
+/// entry and the return are among the returns.
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Attachment {
@@ -40,10 +40,10 @@ pub struct Attachment {
     returns: Vec<Placed>,
 }
 
-/// What keeps probes in place.
+/// The descriptors that keep probes in place.
 #[derive(Debug)]
 enum Placed {
-    /// A link of their own.
+    /// A link of the probes' own.
     Link { _link: Link },
     /// The process's part in an event.
     Member { _part: OwnedFd, _event: Arc<Event> },
@@ -56,13 +56,12 @@ impl From<Link> for Placed {
 }
 
 impl Attachment {
-    /// Takes the entry probes out, to be removed: calls that are open may still return, but no new
-    /// one is seen.
+    /// Takes the entry probes out, to be removed: calls that are open may still return, but no new call is seen.
     pub fn take_entries(&mut self) -> Self {
         Self { entries: std::mem::take(&mut self.entries), returns: Vec::new() }
     }
 
-    /// Removes probes, those of several libraries at the same time: the kernel mostly waits.
+    /// Removes the probes of several libraries at the same time: the kernel mostly waits.
     pub fn remove_all(attachments: impl IntoIterator<Item = Self>) {
         std::thread::scope(|scope| {
             for attachment in attachments {
@@ -71,7 +70,7 @@ impl Attachment {
         });
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub fn links(&self) -> usize {
         self.entries.len() + self.returns.len()
     }
@@ -82,7 +81,7 @@ impl Attachment {
 enum Program {
     Entry,
     Return,
-    /// At both.
+    /// At the entry and the return.
     Call,
     FloorEntry,
     FloorReturn,
@@ -107,7 +106,7 @@ impl Program {
         }
     }
 
-    /// Whether it asks what is captured of the function: others may probe the same place.
+    /// Whether the program looks up the capture of the function: other programs may probe the same place.
     const fn captures(self) -> bool {
         matches!(self, Self::Entry | Self::Return | Self::Call)
     }
@@ -117,7 +116,7 @@ impl Program {
     }
 }
 
-/// What it probes, for people.
+/// The probed event, for people.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -132,13 +131,13 @@ impl fmt::Display for Program {
     }
 }
 
-/// Whose probes they are.
+/// The process that probes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
-    /// This process's.
+    /// A process whose first thread lives.
     Process(u32),
-    /// This one's, whose first thread has ended. The kernel knows a process by that, and would put them
-    /// nowhere: they are in all processes, and the programs look whom they run for.
+    /// A process whose first thread has ended. The kernel knows a process by that thread, and would place the probes
+    /// nowhere: they are placed in all processes, and the programs check for which one they run.
     Outlived(u32),
 }
 
@@ -150,7 +149,7 @@ impl Whose {
         }
     }
 
-    /// As the kernel is told: -1 is all processes.
+    /// The process id for the kernel: -1 is all processes.
     const fn told(self) -> i32 {
         match self {
             Self::Process(pid) => pid.cast_signed(),
@@ -168,7 +167,7 @@ impl From<u32> for Whose {
 /// A file whose functions are probed in a process.
 struct Probed {
     whose: Whose,
-    /// Opened as a name alone: whatever it is, that does nothing.
+    /// Opened with `O_PATH`: whatever the file is, that has no effect.
     file: OwnedFd,
     id: FileId,
 }
@@ -180,7 +179,7 @@ impl Probed {
         Ok(Self { whose, file, id })
     }
 
-    /// By which the kernel finds it: libbpf's crate takes no path that is no text.
+    /// The path by which the kernel finds the file: libbpf's crate takes no path that is not text.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
@@ -221,7 +220,7 @@ impl Programs {
         Ok(Attachment { entries: Vec::new(), returns: Vec::from_iter(placed) })
     }
 
-    /// Attaches the entry program to all sites and the return program to those that have one.
+    /// Attaches the entry program to all sites, and the return program to those that have one.
     fn attach_pair(
         &self,
         [enter, exit]: [Program; 2],
@@ -237,7 +236,7 @@ impl Programs {
         Ok(Attachment { entries, returns })
     }
 
-    /// Probes `sites` with programs that do nothing: what the kernel alone costs, to measure against.
+    /// Probes `sites` with programs that do nothing, to measure the cost of the kernel alone.
     ///
     /// # Errors
     ///
@@ -294,8 +293,8 @@ impl Programs {
         Ok(Attachment { entries, returns: Vec::new() })
     }
 
-    /// Probes the places in a process's dynamic linker, the file at `path`, at which that tells that it
-    /// changes what is loaded.
+    /// Probes the places in a process's dynamic linker, the file at `path`, at which the linker tells that it changes
+    /// what is loaded.
     ///
     /// # Errors
     ///
@@ -330,7 +329,7 @@ impl Programs {
         };
         let probed =
             Probed::open(whose, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
-        // Elsewhere the kernel knows processes by other numbers than we do.
+        // In another PID namespace the kernel knows processes by other numbers than roctap does.
         let own = match self.means {
             _ if !program::in_initial_pid_namespace() => Cookie::ANY,
             Means::Event(_) => {
@@ -376,7 +375,7 @@ impl Programs {
                     file: &probed.file,
                     id: probed.id,
                     offsets: sites.iter().map(|site| site.file_offset).collect(),
-                    // All have the same: it tells the file.
+                    // All sites have the same cookie: it identifies the file.
                     cookie: cookies.first().copied().unwrap_or_default(),
                 };
                 let (part, event) = events.part_in(wanted, probed.whose.told())?;

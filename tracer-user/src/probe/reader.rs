@@ -1,8 +1,7 @@
-//! Drains the rings, on a thread of its own: joining and writing may take their time, and the rings
-//! are only as large as they are.
+//! Drains the rings, on a thread of its own: joining and writing may take time, and the rings are bounded.
 //!
-//! The thread hands over what it took in batches, through a bounded queue. When that is full it
-//! leaves the records in the rings, where losses are counted by their producers.
+//! The thread hands over the records in batches, through a bounded queue. When the queue is full, the thread leaves the
+//! records in the rings, whose producers count their losses.
 
 use std::{
     cell::RefCell,
@@ -34,22 +33,21 @@ use zerocopy::FromBytes as _;
 use super::{ProbeError, Programs};
 use crate::{priority, privileges, shim};
 
-/// How long the rings are left alone when nobody wakes the reader: they do so themselves when a quarter
-/// of one is full.
+/// The pause between two drains when nothing wakes the reader: the rings wake it when a quarter of one is full.
 const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Batches that can wait to be joined.
 const QUEUED_BATCHES: usize = 64;
 
-/// Bytes of records that are handed out at once, and a batch: as many calls and links as one drain brings of a
-/// shim's operations, so that a reader who is late falls behind with both alike.
+/// Bytes of records that are handed out at once, and a batch: as many calls and links as one drain brings of a shim's
+/// operations, so that a late reader falls behind with both alike.
 const AT_ONCE: usize = shim::MOST_AT_ONCE * (size_of::<ApiRecord>() + size_of::<LinkRecord>());
-/// Bytes of records, and one, that are a batch at most.
+/// A batch gets no further record once it has this many bytes.
 const BATCH: usize = AT_ONCE / 8;
 
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
     batches: HeapCons<Batch>,
-    /// Up to which request everything has been handed out.
+    /// The last request up to which everything has been handed out.
     answered: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), ProbeError>>>,
@@ -62,12 +60,12 @@ type Batch = (u64, Vec<u8>);
 
 struct Shared {
     stop: AtomicBool,
-    /// How often a complete drain was asked for, and up to which request one is done.
+    /// The number of complete drains that were asked for, and the last request that is done.
     asked: AtomicU64,
     done: AtomicU64,
     /// Records that were not understood.
     malformed: AtomicU64,
-    /// An eventfd: the thread is not to wait now.
+    /// An eventfd that keeps the thread from waiting.
     wake: OwnedFd,
 }
 
@@ -79,13 +77,14 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // It fails only when it has been woken 2⁶⁴ - 2 times.
+        // The write fails only when the thread has been woken 2⁶⁴ - 2 times.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Answers up to request `asked`; whether anybody has not been answered before. By the one who drains.
+    /// Answers up to request `asked`; called by the thread that drains. Returns whether there was an unanswered
+    /// request.
     fn answer(&self, asked: u64) -> bool {
-        // Release: whoever sees the answer sees the batches.
+        // Release: a thread that sees the answer (it loads it with Acquire) sees the batches.
         self.done.swap(asked, Ordering::Release) != asked
     }
 
@@ -100,7 +99,7 @@ impl Shared {
             Err(Errno::INTR) => {}
             result => drop(result?),
         }
-        // Nothing to read: it was not woken.
+        // If there is nothing to read, the thread was not woken.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         Ok(())
     }
@@ -120,7 +119,7 @@ impl Reader {
         Self::with(programs, || {})
     }
 
-    /// The same; the thread does `also` something, briefly, at least as often as it drains.
+    /// As [`Reader::new`]; the thread also calls `also`, which must be brief, at least as often as it drains.
     ///
     /// # Errors
     ///
@@ -154,13 +153,12 @@ impl Reader {
         Ok(Self { batches, answered: 0, shared, thread: Some(thread), failure: None })
     }
 
-    /// The next records, waiting at most `timeout` for them; empty when there are none. They stand one
-    /// behind the other; each tells its kind, which tells its size. To be called by the thread that made
-    /// the reader.
+    /// The next records, waiting at most `timeout` for them; empty when there are none. The records follow one
+    /// another; each has its kind, which determines its size. To be called by the thread that made the reader.
     pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
         let deadline = Instant::now() + timeout;
         loop {
-            // Before the batches are looked at, as in `take_all`.
+            // Loaded before the batches are looked at, as in `take_all`.
             let done = self.shared.done.load(Ordering::Acquire);
             if let Some((asked, mut records)) = self.batches.try_pop() {
                 self.answered = asked;
@@ -176,7 +174,7 @@ impl Reader {
         }
     }
 
-    /// Adds what has come since [`Reader::take`] gave `records`, as long as they are few.
+    /// Adds the records that have come since [`Reader::take`] returned `records`, as long as there are few.
     pub fn take_more(&mut self, records: &mut Vec<u8>) {
         while records.len() < AT_ONCE
             && let Some((asked, batch)) = self.batches.try_pop()
@@ -186,24 +184,24 @@ impl Reader {
         }
     }
 
-    /// Asks to be told when everything that is recorded by now has been handed out.
+    /// Asks to be told when all records made by now have been handed out.
     pub fn ask(&self) -> u64 {
         self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The last request of [`Reader::ask`] that is answered, now that what [`Reader::take`] gave last
-    /// is taken care of.
+    /// The last request of [`Reader::ask`] that is answered, once the caller has handled the records that
+    /// [`Reader::take`] returned last.
     pub fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// Everything that was recorded before the call, as long as the rings are read.
+    /// All records that were made before the call, as long as the rings are read.
     pub fn take_all(&mut self) -> Vec<u8> {
         let request = self.ask();
         self.shared.wake();
         let mut all = Vec::new();
         loop {
-            // Before the batches are looked at: what comes with the answer is then among them.
+            // Loaded before the batches are looked at: the records that come with the answer are then among them.
             let done =
                 self.failure().is_some() || self.shared.done.load(Ordering::Acquire) >= request;
             while let Some((_, batch)) = self.batches.try_pop() {
@@ -217,13 +215,13 @@ impl Reader {
         }
     }
 
-    /// Why the rings are not read any more, if the thread has failed. What it had not handed over is lost.
+    /// Why the rings are not read any more, if the thread has failed. Records that it had not handed over are lost.
     pub fn failure(&mut self) -> Option<&str> {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let why = match thread.join() {
                 Ok(Ok(())) => "the thread that reads the rings has ended".to_owned(),
                 Ok(Err(error)) => format!("the thread that reads the rings failed: {error}"),
-                // It has said where.
+                // The panic's message says where.
                 Err(_) => "the thread that reads the rings panicked".to_owned(),
             };
             self.failure = Some(why);
@@ -242,13 +240,13 @@ impl Drop for Reader {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // A failure was told by `failure`, or nobody wants to know any more.
+            // `failure` has reported a failure, or nobody asks for one any more.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread does.
+/// The body of the thread.
 fn drain(
     rings: &[MapHandle],
     mut queue: HeapProd<Batch>,
@@ -264,13 +262,13 @@ fn drain(
     while !shared.stop.load(Ordering::Relaxed) {
         shared.wait(&rings).map_err(|cause| failed(cause.into()))?;
         also();
-        // Before the rings are read, and after whoever asked has waked.
+        // Loaded before the rings are read, and after the thread was woken for the request.
         let asked = shared.asked.load(Ordering::Acquire);
-        // All of them: nobody is woken for what lies below the mark.
+        // All rings: a ring that is filled below the mark wakes nobody.
         rings.consume().map_err(failed)?;
         let mut batches = VecDeque::from(taken.take());
         while let Some(batch) = batches.pop_front() {
-            // With the last one everything has been handed out.
+            // With the last batch everything has been handed out.
             let answered = if batches.is_empty() { asked } else { before };
             match queue.try_push((answered, batch)) {
                 Ok(()) => {}
@@ -319,8 +317,7 @@ fn add(record: &[u8], batches: &mut Vec<Vec<u8>>, malformed: &AtomicU64) {
     }
 }
 
-/// Puts a record behind the others, if it is as long as one of its kind: from there on only its kind tells
-/// where the next one begins.
+/// Appends a record, if it is as long as one of its kind: later only its kind tells where the next one begins.
 fn keep(record: &[u8], taken: &mut Vec<u8>, malformed: &AtomicU64) {
     let kind = Header::read_from_prefix(record).map(|(header, _)| header.kind);
     match kind.ok().and_then(record_bytes) {
@@ -354,7 +351,7 @@ mod tests {
         assert_eq!((taken, malformed.into_inner()), ([call, link].concat(), 5));
     }
 
-    /// Nobody is woken for a request of long ago.
+    /// A request that was answered long ago wakes nobody.
     #[test]
     fn a_request_is_answered_once() {
         let shared = Shared::new().unwrap();
@@ -362,7 +359,7 @@ mod tests {
         assert_eq!(answers, [false, true, false, true, false]);
     }
 
-    /// Whether a thread that failed while it held back what it had read is found out, and not waited for.
+    /// A thread that fails while it holds records back is detected, and not waited for.
     #[test]
     fn a_reader_that_fails_is_told_of() {
         let error = || failed(io::Error::other("no ring").into());
@@ -385,7 +382,7 @@ mod tests {
         }
     }
 
-    /// One batch at a time, it would fall behind the shims' rings for ever.
+    /// If it took one batch at a time, the reader would fall behind the shims' rings for ever.
     #[test]
     fn what_waits_comes_at_once() {
         let read = |mut queue: HeapProd<Batch>, shared: &Arc<Shared>, _: &thread::Thread| {

@@ -10,8 +10,8 @@ use std::{
 use libbpf_rs::libbpf_sys as bpf;
 use perf_event_open_sys::{self as perf, bindings as attr};
 
-/// Opens the event of a tracepoint, uprobe events among them, for process `pid`; -1 is all processes, of which
-/// programs are run on every CPU, whichever the event is of.
+/// Opens the event of a tracepoint, uprobe events among them, for process `pid`. -1 is all processes: programs are then
+/// run on every CPU, whichever CPU the event is for.
 ///
 /// # Errors
 ///
@@ -33,26 +33,26 @@ pub fn open_tracepoint(id: u64, pid: i32) -> io::Result<OwnedFd> {
     if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
 }
 
-/// Whether the kernel has `uprobe_multi` links whose filter is by process. It has been by thread at
-/// first, which misses all threads but the first (cured in Linux 6.10, and in releases since).
+/// Whether the kernel has `uprobe_multi` links whose filter is by process. At first it was by thread, which misses all
+/// threads but the first (fixed in Linux 6.10, and in stable releases since).
 pub fn has_uprobe_multi() -> bool {
     let kind = bpf::BPF_TRACE_UPROBE_MULTI;
     let Some(program) = load_nothing(kind) else { return false };
-    // That a directory cannot be probed is noticed before anything is done, by a kernel that has such
-    // links at all; that there is no such process before that, where the filter is by process.
+    // A kernel that has such links reports that a directory cannot be probed before it does anything. If the filter is
+    // by process, it reports before that that there is no such process.
     link_to_directory(&program, kind, 0) == Some(libc::EBADF)
         && link_to_directory(&program, kind, u32::MAX) == Some(libc::EINVAL)
 }
 
-/// Whether such a link's program can run at entries and returns, and say at an entry whether there is to be a
-/// return (Linux 6.13).
+/// Whether such a link's program can run at entries and returns, and say at an entry whether there is to be a return
+/// (Linux 6.13).
 pub fn has_uprobe_sessions() -> bool {
     let kind = bpf::BPF_TRACE_UPROBE_SESSION;
     let program = load_nothing(kind);
     program.is_some_and(|program| link_to_directory(&program, kind, 0) == Some(libc::EBADF))
 }
 
-/// Tries to link a program to `/`. The error.
+/// Tries to link a program to `/`, and returns the error.
 fn link_to_directory(program: &OwnedFd, kind: bpf::bpf_attach_type, pid: u32) -> Option<i32> {
     let offset = 0;
     let mut options = bpf::bpf_link_create_opts {
@@ -77,7 +77,7 @@ fn link_to_directory(program: &OwnedFd, kind: bpf::bpf_attach_type, pid: u32) ->
     None
 }
 
-/// Loads a probe program that does nothing.
+/// Loads a BPF program that does nothing, for probes.
 fn load_nothing(attach_type: bpf::bpf_attach_type) -> Option<OwnedFd> {
     // `r0 = 0; exit`, of which the second has no operands.
     let mut instructions = [bpf::bpf_insn::default(); 2];
@@ -102,7 +102,7 @@ fn load_nothing(attach_type: bpf::bpf_attach_type) -> Option<OwnedFd> {
     (program >= 0).then(|| unsafe { OwnedFd::from_raw_fd(program) })
 }
 
-/// How many instructions the kernel verified to load a program; 0 where it does not say.
+/// How many instructions the kernel verified to load a program; 0 if it does not say.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf::bpf_prog_info> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(info) }
 }
 
-/// What the programs need of a kernel, and since when Linux has it, in the order in which it came.
+/// The kernel features that the programs need, and since when Linux has them, in that order.
 const NEEDED: [(&str, bpf::bpf_func_id); 4] = [
     ("reading user memory (Linux 5.5)", bpf::BPF_FUNC_probe_read_user),
     ("reading CLOCK_BOOTTIME (Linux 5.8)", bpf::BPF_FUNC_ktime_get_boot_ns),
@@ -138,7 +138,7 @@ const NEEDED: [(&str, bpf::bpf_func_id); 4] = [
     ("cookies of probes (Linux 5.15)", bpf::BPF_FUNC_get_attach_cookie),
 ];
 
-/// The first thing that the programs need and the kernel lacks.
+/// The first feature that the programs need and the kernel lacks.
 pub fn missing_feature() -> Option<&'static str> {
     let lacks = |helper| {
         // SAFETY: it takes no pointers but the last, which must be null.

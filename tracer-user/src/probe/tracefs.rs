@@ -1,15 +1,14 @@
 //! Probes by tracefs: all places of a file that run one program are one uprobe event, which the kernel
 //! places and removes as a whole (Linux 5.4 and later).
 //!
-//! Events are defined by writing lines into `uprobe_events`, and each belongs to one recording: its
-//! group is named after the process that made it. A definition probes nothing by itself and outlives
-//! whoever wrote it, so those of processes that are gone are deleted when the next one opens tracefs.
+//! Events are defined by writing lines into `uprobe_events`, and each belongs to one recording: its group is named
+//! after the process that made it. A definition probes nothing by itself and outlives the process that wrote it, so
+//! the definitions of processes that are gone are deleted when the next one opens tracefs.
 //!
-//! **An event in use must not be deleted**: of an event with several places the kernel notices that only
-//! at the last, when it has freed the others, which are then called from freed memory
-//! (`unregister_trace_uprobe`, `kernel/trace/trace_uprobe.c`). So nothing is deleted while a recording
-//! goes on, when a child between `fork` and `exec` may have copies of its descriptors, nor what somebody
-//! has enabled in tracefs.
+//! **An event in use must not be deleted**: for an event with several places the kernel notices the use only at the
+//! last place, when it has freed the others, which are then called from freed memory (`unregister_trace_uprobe`,
+//! `kernel/trace/trace_uprobe.c`). So nothing is deleted while a recording goes on, when a child between `fork` and
+//! `exec` may have copies of its descriptors, nor any event that somebody has enabled in tracefs.
 
 use std::{
     collections::BTreeSet,
@@ -31,20 +30,20 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-/// Where it is mounted, if it is.
+/// The directories where tracefs may be mounted.
 const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// `TRACEFS_MAGIC`.
 const MAGIC: i64 = 0x7472_6163;
 /// The file of all definitions.
 const DEFINITIONS: &str = "uprobe_events";
-/// What our groups are called; their process's number and start follow.
+/// The beginning of the names of roctap's groups; their process's number and start follow.
 const GROUP: &str = "roctap";
 
 /// Tracefs, as far as it is used here.
 #[derive(Debug)]
 pub struct Tracefs {
     root: OwnedFd,
-    /// Opened for appending: truncating it deletes everybody's events.
+    /// Opened for appending: truncating it would delete everybody's events.
     definitions: OwnedFd,
     group: String,
     next: AtomicU32,
@@ -52,7 +51,7 @@ pub struct Tracefs {
     left: Mutex<Vec<String>>,
 }
 
-/// A defined event. It is deleted with [`Tracefs`], if it was dropped.
+/// A defined event. If it was dropped, it is deleted together with [`Tracefs`].
 #[derive(Debug)]
 pub struct Definition {
     tracefs: Arc<Tracefs>,
@@ -62,12 +61,12 @@ pub struct Definition {
 }
 
 impl Tracefs {
-    /// Opens tracefs, mounting it for this process alone where it is not mounted, and deletes what
-    /// recordings that were killed have left.
+    /// Opens tracefs, mounting it for this process alone if it is not mounted, and deletes the events that killed
+    /// recordings have left.
     ///
     /// # Errors
     ///
-    /// When it is neither mounted nor can be, or may not be written.
+    /// When tracefs is not mounted and cannot be, or may not be written.
     pub fn open() -> io::Result<Self> {
         let root = match MOUNTED.iter().find_map(|path| mounted(path.as_ref())) {
             Some(root) => root,
@@ -86,7 +85,7 @@ impl Tracefs {
 
     /// Deletes the definitions of processes that are gone.
     fn delete_stale(&self) -> io::Result<()> {
-        // Others' events may be of files whose names are no text.
+        // Other tools' events may be of files whose names are not text.
         let text = self.read(DEFINITIONS)?;
         let own = namespaces();
         let mut stale: Vec<&str> =
@@ -106,7 +105,7 @@ impl Tracefs {
         };
         match deleted {
             Ok(()) => tracing::debug!("deleted {event} from {DEFINITIONS}"),
-            // Or somebody else has deleted it, or it was not defined.
+            // The event is in use, or somebody else has deleted it, or it was not defined.
             Err(error) => tracing::debug!("{event} is not deleted from {DEFINITIONS}: {error}"),
         }
     }
@@ -125,7 +124,7 @@ impl Tracefs {
         let kind = if retprobe { 'r' } else { 'p' };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let event = format!("{}/{kind}{number}", self.group);
-        // By descriptor: a path can have any characters, and lead elsewhere by now.
+        // By descriptor: a path can have any characters, and may lead elsewhere by now.
         let fd = file.as_fd().as_raw_fd();
         let mut lines = String::new();
         for offset in offsets {
@@ -181,21 +180,21 @@ fn mounted(path: &Path) -> Option<OwnedFd> {
     (fstatfs(&root).ok()?.f_type == MAGIC).then_some(root)
 }
 
-/// Mounts tracefs where nobody else sees it.
+/// Mounts tracefs where no other process sees it.
 fn mount() -> io::Result<OwnedFd> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
-/// What the group of process `pid` is called. Its start tells it from others with its number, and the
-/// namespaces are those in which the two are what they are.
+/// The name of the group of process `pid`. The process's start tells it from other processes with its number, and the
+/// namespaces are those in which the number and the start are valid.
 fn group(pid: u32) -> Option<String> {
     let stat = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
     Some(format!("{GROUP}_{pid}_{}_{}", stat.starttime, namespaces()))
 }
 
-/// The namespaces of this process that matter.
+/// The namespaces of this process that its number and its start depend on.
 fn namespaces() -> String {
     let namespace = |name: &str| {
         let link = std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
@@ -204,8 +203,8 @@ fn namespaces() -> String {
     format!("{}_{}", namespace("pid"), namespace("time"))
 }
 
-/// The event of a line of `uprobe_events` such as `p:roctap_4711_815_1_2/p0 /usr/lib/libx.so:0x10`, if the
-/// process that defined it is surely gone: what belongs to other namespaces cannot be judged here.
+/// The event of a line of `uprobe_events` such as `p:roctap_4711_815_1_2/p0 /usr/lib/libx.so:0x10`, if the process that
+/// defined it is surely gone: this cannot be judged for processes of other namespaces.
 fn stale_event<'a>(line: &'a str, namespaces: &str) -> Option<&'a str> {
     let event = line.split_once(':')?.1.split_whitespace().next()?;
     let owner = event.split_once('/')?.0;
@@ -235,10 +234,10 @@ mod tests {
             event.is_some()
         };
         assert!(!is_stale(&own));
-        // The same number, another process; and one that nobody has.
+        // Another process with the same number; and a number that no process has.
         assert!(is_stale(&format!("roctap_{pid}_1_{namespaces}")));
         assert!(is_stale(&format!("roctap_2147483647_7_{namespaces}")));
-        // Of another namespace, or not ours.
+        // From another namespace, or not roctap's.
         assert!(!is_stale("roctap_2147483647_7_1_2"));
         for others in
             ["uprobes", "roctap", "roctap_x_7", "roctap_2147483647_7", "roctapper_1_2_3_4"]

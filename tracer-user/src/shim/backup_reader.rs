@@ -1,5 +1,5 @@
-//! Empties rings in the place of a reader that is busy with something else: with a process whose memory is
-//! slow, or with a file that takes no more for a moment. Tells their shims that somebody reads, too.
+//! Empties rings in the place of a reader that is busy with something else: with a process whose memory is slow, or
+//! with a file that accepts no data for a moment. It also tells the rings' shims that somebody reads.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -8,8 +8,8 @@ use std::{
 
 use super::{Reader, reader::Shared};
 
-/// The rings of a reader that has not come between two looks are emptied. A thread that does nothing but call fills
-/// a ring of the default size in 200 ms.
+/// The interval between two looks: the rings of a reader that has not come in between are emptied. A thread that does
+/// nothing but call fills a ring of the default size in 200 ms.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes frames out of rings whose readers are late, and keeps them for them.
@@ -19,14 +19,14 @@ pub struct BackupReader {
 }
 
 impl BackupReader {
-    /// Looks after this one too from now on, as long as it exists.
+    /// Looks after this reader too from now on, as long as it exists.
     pub fn watch(&self, reader: &Reader) {
         let mut all = self.all();
         all.retain(|reader| reader.strong_count() > 0);
         all.push(reader.shared());
     }
 
-    /// What a thread that nothing holds up is to do again and again.
+    /// The function that a thread which nothing holds up has to call again and again.
     pub fn looks(&self) -> impl FnMut() + Send + 'static {
         let backup = self.clone();
         let mut looked = Instant::now();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::shim::{Extent, Frame, SharedMemory};
 
-    /// What the backup takes while the reader is at another ring comes with the same call.
+    /// Frames that the backup reader takes while the reader is at another ring come with the same call.
     #[test]
     fn a_drain_takes_what_the_backup_took_meanwhile() {
         let memory = SharedMemory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
@@ -72,7 +72,7 @@ mod tests {
         let mut threads = Vec::new();
         reader.drain(Extent::Everything, |thread, _| {
             if thread == 1 {
-                // First it sees that the reader was here.
+                // At its first look the backup reader sees that the reader was here.
                 shared.empty_rings();
                 shared.empty_rings();
                 assert_eq!(second.ready(), 0);
@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(threads, [1, 2]);
     }
 
-    /// Far more frames than the ring holds, while nobody drains it: none is lost, and they come in
-    /// their order.
+    /// Far more frames come than the ring holds, while the reader does not drain it: none is lost, and they stay in
+    /// order.
     #[test]
     fn a_reader_that_is_late_loses_nothing() {
         let memory = SharedMemory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
@@ -98,7 +98,7 @@ mod tests {
         const FRAMES: u64 = 1000;
         for number in 0..FRAMES {
             if !ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]) {
-                // It was not here since the last look, of which there is none yet.
+                // The reader was not here since the last look, but there was no look yet.
                 backup.look();
                 assert!(ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]), "nobody empties it");
             }

@@ -23,7 +23,7 @@ use tracer_common::{
 /// Why a shim that was loaded records nothing.
 const UNKNOWN_TABLES: &str = "the shim does not know the API tables of this HSA runtime: their version and the runtime's code are of no release that it knows";
 
-/// The same.
+/// Another reason why a shim that was loaded records nothing.
 const NO_THREAD: &str = "the process could not start a thread for the shim: no more are allowed to it or to its user, or it has no memory for one";
 
 /// Creating the shared memory failed.
@@ -32,19 +32,19 @@ pub enum MemoryError {
     /// The kernel refused.
     #[error("shared memory of {bytes} bytes for the shim: {call} failed: {cause}")]
     Refused {
-        /// How large it was to be.
+        /// The size that it was to have.
         bytes: usize,
-        /// Which system call.
+        /// The system call.
         call: &'static str,
-        /// How. Part of the message, hence no `source`.
+        /// The error. Part of the message, hence no `source`.
         cause: Errno,
     },
-    /// Whoever made it has resized it meanwhile.
+    /// The process that made it has resized it meanwhile.
     #[error("shared memory of {bytes} bytes for the shim: the process has resized it to {found}")]
     Resized {
-        /// How large it was to be.
+        /// The size that it was to have.
         bytes: usize,
-        /// How large it is.
+        /// The size that it has.
         found: i64,
     },
 }
@@ -55,15 +55,15 @@ impl MemoryError {
     }
 }
 
-/// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is
-/// why all access is atomic. Dropping it unmaps it.
+/// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is why all access is
+/// atomic. Dropping this unmaps it.
 pub struct SharedMemory {
     fd: OwnedFd,
     at: *const AtomicU64,
     layout: Layout,
 }
 
-// SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
+// SAFETY: all threads reach the words as atomics; the mapping belongs to no thread.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
@@ -89,7 +89,7 @@ impl SharedMemory {
     pub fn adopt(fd: OwnedFd, layout: Layout) -> Result<Self, MemoryError> {
         let bytes = layout.total_bytes();
         let failed = |call| move |cause| MemoryError::of(layout, call, cause);
-        // The limit on how large files may be is for those that stay.
+        // The limit of a file's size is meant for files that stay.
         let limit = getrlimit(Resource::Fsize);
         let _ = setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, ..limit });
         let resized = rustix::fs::ftruncate(&fd, bytes as u64);
@@ -99,7 +99,7 @@ impl SharedMemory {
             _ => "ftruncate",
         };
         resized.map_err(failed(call))?;
-        // A peer that shrank the memory would kill us with SIGBUS.
+        // A peer that shrank the memory would kill roctap with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
         match rustix::fs::fstat(&fd).map_err(failed("fstat"))?.st_size {
@@ -117,12 +117,12 @@ impl SharedMemory {
         memory.word(control::RINGS).store(layout.rings as u64, Ordering::Relaxed);
         memory.word(control::RING_BYTES).store(layout.ring_bytes as u64, Ordering::Relaxed);
         memory.word(control::RECORD).store(1, Ordering::Relaxed);
-        // Release: whoever sees the magic sees the rest (the shim loads it with Acquire).
+        // Release: a shim that sees the magic (it loads it with Acquire) sees the rest.
         memory.word(control::MAGIC).store(shim::MAGIC, Ordering::Release);
         Ok(memory)
     }
 
-    /// Its memfd.
+    /// The memory's memfd.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -144,12 +144,12 @@ impl SharedMemory {
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
-    /// Has process `pid` alone claim the memory. To be called before anybody can.
+    /// Lets process `pid` alone claim the memory. To be called before any process can claim it.
     pub fn keep_for(&self, pid: u32) {
         self.word(control::ONLY_PID).store(pid.into(), Ordering::Relaxed);
     }
 
-    /// Why the shim that has it records nothing, and touched nothing; none if it has not said so.
+    /// Why the shim that claimed the memory records nothing, and has touched nothing; none if it has not said so.
     pub fn why_helpless(&self) -> Option<&'static str> {
         match self.word(control::STATE).load(Ordering::Relaxed) {
             shim::state::UNSUPPORTED => Some(UNKNOWN_TABLES),
@@ -158,8 +158,7 @@ impl SharedMemory {
         }
     }
 
-    /// Asks the shim for calls: [`tracer_common::calls::Wanted`] words by slot, and where the ids of
-    /// its calls begin.
+    /// Asks the shim for calls: [`tracer_common::calls::Wanted`] words by slot, and the first id of its calls.
     pub fn want_calls(&self, words: &[u64], first_id: u64) {
         for (index, &word) in words.iter().enumerate() {
             self.word(control::CALLS + index).store(word, Ordering::Relaxed);
@@ -172,20 +171,21 @@ impl SharedMemory {
         self.word(control::CALLS_TAKEN).load(Ordering::Acquire) as u8
     }
 
-    /// What the shim could not record so far.
+    /// How many records the shim could not make so far, by [`ShimLoss`].
     pub fn losses(&self) -> [u64; ShimLoss::COUNT] {
         std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
     }
 
     /// How many rings have been claimed so far: the others hold nothing, and have no pages yet.
     pub fn claimed_rings(&self) -> usize {
-        // Acquire pairs with the Release of whoever claims.
+        // Acquire pairs with the Release of the thread that claims a ring.
         let claimed = self.word(control::CLAIMED_RINGS).load(Ordering::Acquire);
         usize::try_from(claimed).map_or(self.layout.rings, |rings| rings.min(self.layout.rings))
     }
 
-    /// The rings in which something is ready, and how many words of each make `most` together: of each the
-    /// same part, since what one thread begins another one ends. All words, if there are no more.
+    /// The rings in which frames are ready, and for each the number of words to read. Together these are at most
+    /// `most`: the same part of each ring, since one thread may end what another one has begun. All words, if there
+    /// are no more.
     pub fn ready(&self, most: u64) -> Vec<(usize, u64)> {
         let words = |ring| (ring, self.consumer(ring).ready());
         let mut ready: Vec<_> = (0..self.claimed_rings()).map(words).collect();
@@ -205,7 +205,7 @@ impl SharedMemory {
         self.layout.rings
     }
 
-    /// Gives the rings' pages back: they are read as empty from now on. The control block stays.
+    /// Gives the rings' pages back: the rings are read as empty from now on. The control block stays.
     pub fn release(&self) {
         self.give_back(CONTROL_BYTES, self.layout.total_bytes() - CONTROL_BYTES);
     }
@@ -232,7 +232,7 @@ impl SharedMemory {
         places.chunks_exact(OPEN_WORDS).take(OPEN_CALLS)
     }
 
-    /// A call of thread `owner`, whose ring this becomes, as its shim would write it.
+    /// Writes a call of thread `owner`, which becomes the ring's owner, as the shim would write it.
     #[cfg(test)]
     pub fn open_call(&self, ring: usize, owner: u32, call: &Call) {
         self.word(control::CLAIMED_RINGS).store(ring as u64 + 1, Ordering::Release);
@@ -252,7 +252,7 @@ impl SharedMemory {
             for (word, from) in words.iter_mut().zip(place).skip(1) {
                 *word = from.load(Ordering::Acquire);
             }
-            // Gone or another by now: what was read may be of both.
+            // If the call is gone or another by now, the words may be of both.
             let same = place[0].load(Ordering::Relaxed) == id;
             Call::decode(&words).filter(|_| same)
         };
@@ -263,7 +263,7 @@ impl SharedMemory {
         &ring_words[ring_word::GROWN..][..GROWTHS]
     }
 
-    /// Makes a ring free for another thread, small as it was. Its owner is gone and its frames are read.
+    /// Makes a ring free for another thread, at its first size. Its owner is gone and its frames are read.
     pub fn free_ring(&self, ring: usize) {
         self.give_back(self.layout.ring_offset(ring) + RING_HEADER_BYTES, self.layout.ring_bytes);
         for word in Self::grown(self.ring_words(ring)) {
@@ -272,7 +272,7 @@ impl SharedMemory {
         for place in self.open_places(ring) {
             place[0].store(0, Ordering::Relaxed);
         }
-        // Release: the next owner (who swaps with Acquire) sees the ring as it was left.
+        // Release: the next owner (which swaps with Acquire) sees the ring as it was left.
         self.ring_owner(ring).store(0, Ordering::Release);
     }
 
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// Whoever made it goes on shrinking it until it is sealed.
+    /// The process that made the memory goes on shrinking it until it is sealed.
     #[test]
     fn a_memory_that_is_resized_meanwhile_is_not_used() {
         let layout = Layout { rings: 1, ring_bytes: 4096 };

@@ -46,23 +46,23 @@ pub enum Frame {
     Link(Link),
 }
 
-/// While a reader does not come, the backup reader takes frames out of its rings and keeps them for it: at most so many
-/// words, 32 MiB. It leaves the rest in the rings, whose writers count what they lose when these are full.
+/// While a reader does not come, the backup reader takes frames out of its rings and keeps them for it: at most this
+/// many words, 32 MiB. It leaves the rest in the rings, whose writers count their losses when the rings are full.
 const ALLOWANCE: u64 = 4 << 20;
-/// For so long the backup reader tells the shim, in the place of a reader that does not come, that somebody reads. A
+/// For this long the backup reader tells the shim, in the place of a reader that does not come, that somebody reads. A
 /// reader that stays away for longer hangs.
 const LATE_FOR: Duration = Duration::from_nanos(HEARTBEAT_GONE_NS);
-/// The reader takes so many words of frames out of a ring before it hands them out.
+/// The reader takes this many words of frames out of a ring before it hands them out.
 const PORTION: u64 = 1 << 19;
 
-/// The reader takes at most so many words of one process, 16 MiB, before it goes on to the next one. It reads as much in
-/// an eighth of a second, in which a process that is read in time writes less.
+/// The reader takes at most this many words of one process, 16 MiB, before it goes on to the next one. It reads as much
+/// in an eighth of a second, in which a process that is read in time writes less.
 const SHARE: u64 = 2 << 20;
-/// So many operations with their ends, or calls, come of one process at most each time that the reader comes: its share,
-/// and what the backup reader has taken before. Each has some 16 words.
+/// The most operations with their ends, or calls, that come from one process each time that the reader comes: its
+/// share, and the frames that the backup reader has taken before. Each has some 16 words.
 pub const MOST_AT_ONCE: usize = (SHARE + ALLOWANCE) as usize / 16;
 
-/// Rings of a memory in which a name can have begun at once: one thread tells of names, and another goes on.
+/// The most rings of a memory in which an unfinished name is kept at once: one thread sends names, and another goes on.
 const MAX_NAMES: usize = 8;
 
 /// How much is drained.
@@ -70,34 +70,34 @@ const MAX_NAMES: usize = 8;
 pub enum Extent {
     /// Everything that is there.
     Everything,
-    /// No more than a share: others are waiting. What is left comes with the next drains.
+    /// No more than a share: other processes are waiting. The rest comes with the next drains.
     Share,
 }
 
 /// Reads one memory.
 pub struct Reader {
     shared: Arc<Shared>,
-    /// What is being handed out; kept for its room.
+    /// The frames that are being handed out; kept for its room.
     batch: Vec<(u32, Frame)>,
 }
 
-/// What a reader shares with its [`super::BackupReader`].
+/// The state that a reader shares with its [`super::BackupReader`].
 pub(super) struct Shared {
     pub(super) memory: SharedMemory,
     taken: Mutex<Taken>,
 }
 
-/// What has been taken out of the rings, and what was noticed there.
+/// The frames that were taken out of the rings, and the state of the rings.
 struct Taken {
     /// Threads and their frames, in the order of each thread.
     waiting: Vec<(u32, Frame)>,
-    /// The reader was here since the backup was last.
+    /// Whether the reader was here since the backup reader came last.
     visited: bool,
-    /// How long ago the reader gave a sign of life, if it did.
+    /// The time since the reader gave its last sign of life, if it gave one.
     beat: Option<Patience>,
-    /// Words that the backup may take before the reader comes.
+    /// The words that the backup reader may take before the reader comes.
     allowance: u64,
-    /// Nobody wants what is written from now on.
+    /// Whether frames that are written from now on are not wanted any more.
     closed: bool,
     /// Rings whose producer wrote nonsense: not read again.
     broken: Vec<bool>,
@@ -109,7 +109,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes what stands in the next `words` words of a ring, and what of a frame goes beyond them.
+    /// Takes the frames in the next `words` words of a ring, and the part of the last frame that goes beyond them.
     fn fill(&mut self, memory: &SharedMemory, ring: usize, words: u64) {
         let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
         if owner == 0 || self.broken[ring] {
@@ -122,7 +122,7 @@ impl Taken {
                 Ok(None) => return,
                 Ok(Some((kind, length))) => {
                     left = left.saturating_sub(length as u64 + 1);
-                    // Counted first: what makes the parser panic is gone too.
+                    // Counted first: words that make the parser panic are gone too.
                     self.malformed += 1;
                     let words = &self.frame[..length];
                     let frame = match kind {
@@ -156,7 +156,7 @@ impl Taken {
 
 impl Shared {
     fn beat(&self) {
-        // It stands for nothing else.
+        // Relaxed: the word stands for nothing else.
         self.memory.word(control::HEARTBEAT_NS).store(clock::now_ns(), Ordering::Relaxed);
     }
 
@@ -164,7 +164,7 @@ impl Shared {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a sign of life for the reader, which is late and lives. Then takes what is there if the reader
+    /// Gives a sign of life for the reader if it is late and lives. Then takes the frames that are there if the reader
     /// has not been here since the last time.
     pub(super) fn empty_rings(&self) {
         let (memory, mut taken) = (&self.memory, self.taken());
@@ -213,11 +213,11 @@ impl Reader {
         self.shared.beat();
     }
 
-    /// How many drains of a share take all that is there now, at most.
+    /// The number of drains of a share, at most, that take all frames that are there now.
     pub fn shares(&self) -> u64 {
         let ready = self.memory().ready(u64::MAX);
         let words: u64 = ready.iter().map(|(_, words)| words).sum();
-        // Before each the backup may have taken some.
+        // The backup reader may have taken some before each of them.
         2 * words.div_ceil(SHARE) + 1
     }
 
@@ -226,12 +226,12 @@ impl Reader {
         self.take((extent == Extent::Share).then_some(SHARE), sink);
     }
 
-    /// The same, of about so many words.
+    /// Gives about `share` words of frames to `sink`; all of them if there is no share.
     fn take(&mut self, share: Option<u64>, mut sink: impl FnMut(u32, Frame)) {
         let (shared, batch) = (&self.shared, &mut self.batch);
         let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
             mem::swap(batch, &mut taken.waiting);
-            // Whatever the sink does takes its time, in which the backup may come.
+            // Unlocked: the sink takes its time, in which the backup reader may come.
             drop(taken);
             batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
         };
@@ -242,7 +242,7 @@ impl Reader {
         if backup_has_read && share.is_some() {
             return; // They wait for the records of their calls, which are as late.
         }
-        // Not what is written meanwhile: one busy ring does not starve the others.
+        // Not the frames that are written meanwhile: one busy ring does not starve the others.
         for (ring, mut words) in shared.memory.ready(share.unwrap_or(u64::MAX)) {
             while words > 0 {
                 let portion = words.min(PORTION);
@@ -252,7 +252,7 @@ impl Reader {
                 words -= portion;
             }
         }
-        // What the backup has taken before we came to its ring.
+        // The frames that the backup reader took before this drain came to their ring.
         hand_out(shared.taken());
     }
 
@@ -287,7 +287,7 @@ impl Reader {
         }
     }
 
-    /// Leaves alone what is written from now on: all that is wanted was drained.
+    /// Ignores the frames that are written from now on: all that are wanted were drained.
     pub fn close(&mut self) {
         let mut taken = self.shared.taken();
         taken.closed = true;
@@ -303,8 +303,8 @@ impl Reader {
     }
 }
 
-/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written,
-/// the next two how it grew: the body of a fuzz target.
+/// Takes arbitrary frames out of a ring of the words of `bytes`: the first word says how many were written, the next
+/// two how the ring grew. The body of a fuzz target.
 pub fn fuzz_ring(bytes: &[u8]) {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let Some(head) = words.next() else { return };
@@ -323,7 +323,7 @@ pub fn fuzz_ring(bytes: &[u8]) {
     }
 }
 
-/// Adds a part to a name; none if it is none, or makes the name too long.
+/// Adds a part to a name; none if the words are no part, or make the name too long.
 fn add_part(name: &mut Vec<u8>, words: &[u64]) -> Option<()> {
     let (&[before, length], part) = words.split_first_chunk()?;
     let part = part.as_bytes().get(..usize::try_from(length).ok()?)?;
@@ -334,7 +334,7 @@ fn add_part(name: &mut Vec<u8>, words: &[u64]) -> Option<()> {
     goes_on.then(|| name.extend_from_slice(part))
 }
 
-/// A symbol whose name begins with `name`, if it says that there is more of it than it has.
+/// A symbol whose name begins with `name`, if it says that its name is longer than its own part.
 fn symbol(mut name: Vec<u8>, words: &[u64]) -> Option<Frame> {
     let (symbol, last) = Symbol::read_from_prefix(words.as_bytes()).ok()?;
     let last = last.get(..symbol.name_bytes as usize)?;
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Far more than is handed out at once, in two rings: all of it comes with one call.
+    /// Two rings hold far more than is handed out at once: all of it comes with one call.
     #[test]
     fn everything_that_is_there_is_drained() {
         const FRAMES: u64 = PORTION;
@@ -410,9 +410,8 @@ mod tests {
         assert_eq!(counts, [FRAMES; 2]);
     }
 
-    /// Threads that make a few hundred calls while somebody reads are charged the first part of their
-    /// rings each; one that nobody reads gets all of its ring and then counts; one that is gone is charged
-    /// nothing.
+    /// Threads that make a few hundred calls while somebody reads are charged the first part of their rings each; a
+    /// thread that nobody reads gets all of its ring and then counts losses; a thread that is gone is charged nothing.
     #[test]
     fn what_a_thread_is_charged_follows_its_need() {
         const THREADS: usize = 64;
@@ -446,7 +445,7 @@ mod tests {
             pushed += 1;
         }
         let all = Layout::DEFAULT.ring_bytes;
-        // What is left over where it grew is less than a call each time.
+        // Each time the ring grew, the room left over was less than a call.
         let over = (GROWTHS + 1) * 8 * (call.len() + 1);
         assert!(pushed * 8 * (call.len() + 1) >= all - over, "{pushed}");
         assert_eq!(reader.memory().ring_dropped(0), 1, "and then counts");
@@ -464,8 +463,7 @@ mod tests {
         assert!(reader.memory().charged_pages() < headers + FIRST, "small again");
     }
 
-    /// The backup takes nothing while the reader comes, then as much as it may, and nothing of a
-    /// closed reader.
+    /// The backup reader takes nothing while the reader comes, then as much as it may, and nothing for a closed reader.
     #[test]
     fn readers_that_are_late_have_their_rings_emptied() {
         let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
@@ -504,8 +502,8 @@ mod tests {
         assert_eq!(consumer.ready(), 400);
     }
 
-    /// Whoever fills its rings as fast as they are read, while the backup comes as well, and while they are
-    /// read.
+    /// A process fills its rings as fast as they are read, while they are read, and while the backup reader comes as
+    /// well.
     #[test]
     fn a_drain_has_an_end() {
         const BYTES: usize = 64 << 10;
@@ -531,7 +529,7 @@ mod tests {
             fill(&shared.memory);
         });
         assert!(counts.iter().all(|&count| count > 0), "nobody is left out: {counts:?}");
-        // By shares as well: each ends, and takes of either thread as much as of the other.
+        // Drains by shares end too, and take as much from either thread.
         reader.take(Some(0), |_, _| {});
         for _ in 0..4 {
             let (mut of_threads, share) = ([0, 0], BYTES as u64 / 8 / 2);
@@ -541,8 +539,8 @@ mod tests {
         assert!([0, 1].iter().all(|&ring| shared.memory.consumer(ring).ready() == 0));
     }
 
-    /// As long as the reader lives: not before it has begun, not for one that hangs, and not when nothing is
-    /// read any more.
+    /// The heartbeat is given as long as the reader lives: not before it has begun, not for one that hangs, and not
+    /// when nothing is read any more.
     #[test]
     fn readers_that_are_late_have_a_heartbeat() {
         let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();

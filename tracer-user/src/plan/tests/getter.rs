@@ -33,8 +33,8 @@ const ACQUIRE: u64 = RELOCATED + 8;
 const RELEASE: u64 = RELOCATED + 16;
 const RELOCATIONS: u64 = DATA + 0xa00;
 const SYMBOLS: u64 = DATA + 0xb00;
-/// The functions of each library here: a stub, its getter, two implementations, of which the second has no
-/// cheap site, and what else the getter calls.
+/// The functions of each library here: a stub, its getter, two implementations, of which the second has no cheap site,
+/// and a helper that the getter calls.
 const STUB: u64 = CODE;
 const GETTER: u64 = CODE + 0x1000;
 const CHEAP: u64 = CODE + 0x3000;
@@ -42,7 +42,7 @@ const DEAR: u64 = CODE + 0x3100;
 const HELPER: u64 = CODE + 0x3200;
 /// Linkage stubs for the functions of another library, 16 bytes each.
 const LINKAGE: u64 = CODE + 0x3300;
-/// The entries that lead to the one and the other.
+/// The entries that lead to the cheap implementation and to the dear one.
 const CHEAP_ENTRY: u64 = 3;
 const DEAR_ENTRY: u64 = 4;
 
@@ -76,7 +76,7 @@ fn assemble(at: u64, write: impl Fn(&mut CodeAssembler)) -> Vec<u8> {
     a.assemble(at).unwrap()
 }
 
-/// The getter as GCC makes it; `make` is what fills the table.
+/// The getter as GCC makes it; `make` fills the table.
 fn getter(make: impl Fn(&mut CodeAssembler, &mut CodeLabel)) -> Vec<u8> {
     assemble(GETTER, |a| {
         let (mut first, mut make_it, mut made) =
@@ -181,7 +181,7 @@ fn parts(stub: &[u8], getter: &[u8]) -> Vec<Part> {
         a.add(rsp, 8).unwrap();
         a.ret().unwrap();
     });
-    // Changes entry 6 of the table that it is given.
+    // Changes entry 6 of the table that it gets.
     let helper = assemble(HELPER, |a| {
         a.mov(qword_ptr(rdi + 8 * 6), rsi).unwrap();
         a.ret().unwrap();
@@ -262,7 +262,7 @@ fn the_table_is_known_before_the_first_call() {
     }
 }
 
-/// What stands in the process counts more: somebody may have changed it.
+/// The table in the process takes precedence: another tool may have changed it.
 #[test]
 fn a_table_that_is_there_is_read() {
     let table = 0x5555_0000_0000;
@@ -273,7 +273,7 @@ fn a_table_that_is_there_is_read() {
 
 #[test]
 fn what_is_made_one_way_or_another_is_not_known() {
-    // An entry that depends on something, and one that a function sets: the others are known.
+    // An entry that depends on a condition, and one that a function sets: the others are known.
     let some = getter(|a, made| {
         fill(a);
         lea(a, Register::RDI, TABLE);
@@ -288,7 +288,7 @@ fn what_is_made_one_way_or_another_is_not_known() {
     assert_eq!(reached(5, &some), Reached::Stub { slot: slot(5) });
     assert_eq!(reached(6, &some), behind(DEAR, 6));
     assert_eq!(reached(7, &some), behind(CHEAP, 7));
-    // A way on which what happens is not understood.
+    // A way with an instruction that is not understood.
     let lost: [&dyn Fn(&mut CodeAssembler); 4] = [
         &|a| a.syscall().unwrap(),
         &|a| a.jmp(rcx).unwrap(),
@@ -331,7 +331,7 @@ fn getters_that_return_something_else() {
         a.ret().unwrap();
     });
     assert!(!is_stub(&elsewhere));
-    // One that makes no end.
+    // A getter without an end.
     assert!(!is_stub(&assemble(GETTER, |a| (0..2000).for_each(|_| a.nop().unwrap()))));
 }
 
@@ -339,15 +339,15 @@ fn getters_that_return_something_else() {
 fn arguments_on_the_stack_may_be_put_back_where_they_were() {
     let right = plan(&stacked(CHEAP_ENTRY, 0x40, 4), &good(), None);
     assert_eq!(right.reached, behind(CHEAP, CHEAP_ENTRY));
-    // Elsewhere, and more than was read.
+    // From another place, or more bytes than were read.
     for (at, size) in [(0x44, 4), (0x50, 4), (0x38, 4), (0x40, 8)] {
         let wrong = plan(&stacked(CHEAP_ENTRY, at, size), &good(), None);
         assert_eq!(wrong.reached, Reached::Exported, "{at:#x}");
     }
 }
 
-/// The `push` of a stub is a site for entries and returns, where that of its implementation is dear or
-/// not known: its last jump is a call of another function.
+/// The `push` of a stub is a site for entries and returns if that of its implementation is dear or not known: the
+/// stub's last jump is a call of another function.
 #[test]
 fn a_stub_has_a_site_of_its_own() {
     let stub = |entry| stacked(entry, 0x40, 4);
@@ -361,7 +361,7 @@ fn a_stub_has_a_site_of_its_own() {
     }
 }
 
-/// A getter at random: what it writes to the table and by which way.
+/// A random getter: its operations, which write to the table and choose a way.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     /// A register gets an address.
@@ -369,18 +369,18 @@ enum Op {
     /// Registers and words of the table.
     Load(usize, u64),
     Store(u64, usize),
-    /// A constant, of all the word or of its lower half.
+    /// A constant, for a whole word or for its lower half.
     Constant(u64, i32),
     Half(u64, i32),
     /// The halves of a vector register, and both.
     Lower(u64),
     Upper(u64),
     Both(u64),
-    /// Over the stack to another register.
+    /// From one register through the stack to another.
     Push(usize, usize),
-    /// A word through a function.
+    /// A word that a function writes.
     Call(u64),
-    /// If it is so, some operations further.
+    /// If the condition holds, goes on some operations further.
     Branch(usize),
     /// The pointer is set.
     Made,
@@ -439,7 +439,7 @@ fn random_getter(ops: &[Op]) -> Vec<u8> {
                     let pop = Instruction::with1(Code::Pop_r64, NUMBERS[to]).unwrap();
                     a.add_instruction(pop).unwrap();
                 }
-                // `helper` writes what is in `rsi` six words further.
+                // `helper` writes `rsi` six words further.
                 Op::Call(at) => {
                     lea(a, Register::RDI, word_at(at).wrapping_sub(8 * 6));
                     a.call(HELPER).unwrap();
@@ -454,8 +454,8 @@ fn random_getter(ops: &[Op]) -> Vec<u8> {
     })
 }
 
-/// What really happens: the table, if it was made. None where a register is read that the getter has not
-/// written.
+/// Executes the getter: whether the table was made, and its words. None for a word from a register that the getter has
+/// not written.
 fn happens(ops: &[Op], mut choices: u64) -> (bool, Vec<Option<u64>>) {
     let (mut made, mut at) = (false, 0);
     let mut table = vec![Some(0u64); WORDS as usize];
@@ -491,7 +491,7 @@ fn happens(ops: &[Op], mut choices: u64) -> (bool, Vec<Option<u64>>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Whatever way a getter goes: what is said of the table that it makes is so.
+    /// Whichever way a getter goes: every word that the plan states of its table is right.
     #[test]
     fn what_is_said_of_a_table_is_so(
         ops in prop::collection::vec(op(), 1..40),
@@ -528,8 +528,8 @@ proptest! {
     }
 }
 
-/// A program may be called back inside these, also where it calls them by the names that a default stream
-/// for each thread gives them.
+/// A program may be called back inside of these functions, also if it calls them by the names that a default stream for
+/// each thread gives them.
 #[test]
 fn functions_that_call_back_have_no_return_probe() {
     let (binary, functions) = binary_with(&parts(&wrapper(CHEAP_ENTRY), &good()), &words());

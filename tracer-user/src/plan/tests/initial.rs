@@ -10,7 +10,7 @@ use super::{
     image::{CODE, DATA, DYNAMIC, Part, binary_with},
 };
 
-/// Variable that holds the table's address; the table; words that are relocated.
+/// Variable that holds the table's address; the table; the words that are relocated.
 const POINTER: u64 = DATA + 0x40;
 const TABLE: u64 = DATA + 0x100;
 const RELOCATED: u64 = DATA + 0x200;
@@ -64,7 +64,7 @@ fn reached(branches: bool) -> Vec<Reached> {
     let initialiser = function(6, |a| {
         load(a, Code::Lea_r64_m, Register::RDI, TABLE);
         a.call(at(7)).unwrap();
-        // As compilers do that have seen that the function leaves the register alone.
+        // As compilers do if they have seen that the function leaves the register alone.
         let memory = MemoryOperand::with_base_displ(Register::RIP, POINTER as i64);
         let store = Instruction::with2(Code::Mov_rm64_r64, memory, Register::RDI);
         a.add_instruction(store.unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn reached(branches: bool) -> Vec<Reached> {
     let mut parts: Vec<Part> = (0..3).map(stub).chain((3..6).map(body)).collect();
     parts.extend([initialiser, filling]);
     let relocations = [
-        // Relative; the address of symbol 1; that of symbol 2, which is another library's.
+        // A relative word; the address of symbol 1; that of symbol 2, which another library defines.
         [RELOCATED, 8, at(3)],
         [RELOCATED + 8, 1 << 32 | 6, 0],
         [RELOCATED + 16, 2 << 32 | 7, 0],
@@ -142,7 +142,7 @@ fn what_an_initialiser_writes_is_known() {
     assert_eq!(reached(false), [0, 1, 2].map(behind));
 }
 
-/// What comes behind a branch is not guessed: here the table's address.
+/// A value that is written behind a branch is not guessed: here the table's address.
 #[test]
 fn what_an_initialiser_writes_behind_a_branch_is_not_known() {
     assert_eq!(reached(true), [0, 1, 2].map(|entry| Reached::Stub { slot: slot(entry) }));

@@ -53,7 +53,7 @@ fn behind_endbr64() {
     let plan_1 = plan(&[&ENDBR64, &[0x41, 0x57, 0x41, 0x5f, 0xc3]]);
     assert_site(&plan_1, 4, Class::Emulated);
     assert!(plan_1.notes.is_empty());
-    // sub: moving gains nothing.
+    // sub: a move gains nothing.
     let plan_2 = plan(&[&ENDBR64, &[0x48, 0x83, 0xec, 0x18, 0x55]]);
     assert_site(&plan_2, 0, Class::SingleStep);
     assert_eq!(plan_2.notes, [Note::NoCheapSite(Stop::StackPointer)]);
@@ -72,7 +72,7 @@ fn the_cheapest_by_kernel() {
     ] {
         assert_site(&plan_parts(&[Part::new(&code)], &[], kernel), offset, class);
     }
-    // Behind a write below the stack pointer a nop5's call would write too.
+    // Behind a write below the stack pointer, the call that replaces a nop5 would overwrite what was written.
     let red_zone = [&[0x48, 0x89, 0x44, 0x24, 0xf8], &NOP5[..], &[0xc3]].concat();
     assert_site(&plan(&[&red_zone]), 0, Class::SingleStep);
 }
@@ -94,30 +94,30 @@ fn what_ends_the_search() {
         (&[0x8e, 0xe0], Stop::System),
         (&[0x06], Stop::End),
     ];
-    // What begins: xor %eax,%eax, which may be passed and is dear.
+    // The code begins with xor %eax,%eax, which may be passed and is dear.
     for (bytes, stop) in cases {
         let plan = plan(&[&[0x31, 0xc0], bytes, &push]);
         assert_site(&plan, 0, Class::SingleStep);
         let Note::NoCheapSite(found) = plan.notes[0] else { panic!("{plan:?}") };
         let same = match (*stop, found) {
-            // Some write several of them.
+            // Some instructions write several registers.
             (Stop::Argument { .. }, Stop::Argument { cheap_behind, .. }) => cheap_behind,
             (a, b) => a == b,
         };
         assert!(same, "{bytes:x?}: {found:?}");
     }
-    // mov %rax,%rax and the like, ten of them.
+    // mov %rax,%rax, eleven times.
     let far = plan(&[&[0x48, 0x89, 0xc0].repeat(11), &push]);
     assert_eq!(far.notes, [Note::NoCheapSite(Stop::Distance)]);
 }
 
 #[test]
 fn what_the_kernel_refuses() {
-    // A locked instruction at the entry writes memory: no way past it.
+    // A locked instruction at the entry writes memory: there is no way past it.
     let plan_1 = plan(&[&[0xf0, 0x48, 0xff, 0x07, 0xc3]]);
     assert_eq!(plan_1.site, None);
     assert_eq!(plan_1.notes, [Note::EntryRefused(Refusal::Prefix)]);
-    // vxorps at the entry: the probe goes behind it even to a dear place.
+    // vxorps at the entry: the probe goes behind it, even to a dear place.
     let plan_2 = plan(&[&[0xc5, 0xf8, 0x57, 0xc0], &[0x31, 0xc0, 0xc3]]);
     assert_site(&plan_2, 4, Class::SingleStep);
     // Data.
@@ -135,14 +135,14 @@ fn branches_to_the_site_or_before_it() {
     let from = CODE + 6;
     let reason = NotMoved::JumpTarget { from };
     assert_eq!(into_site.notes, [Note::NotMoved { offset: 4, reason }]);
-    // endbr64; push; pop; jmp entry: the entry cannot do better either, which is said.
+    // endbr64; push; pop; jmp entry: the entry cannot do better either, and a note says so.
     let to_entry = plan(&[&ENDBR64, &[0x55, 0x5d, 0xeb, 0xf8]]);
     assert_site(&to_entry, 0, Class::SingleStep);
     assert!(to_entry.notes.contains(&Note::EntryIsJumpTarget));
     // A recursive call is a new call.
     let recursive = plan(&[&ENDBR64, &[0x55, 0xe8, 0xf6, 0xff, 0xff, 0xff, 0x5d, 0xc3]]);
     assert_site(&recursive, 4, Class::Emulated);
-    // What cannot be decoded may hide a branch.
+    // Bytes that cannot be decoded may hide a branch.
     let hidden = plan(&[&ENDBR64, &[0x55, 0x06, 0x5d, 0xc3]]);
     assert_site(&hidden, 0, Class::SingleStep);
 }
@@ -183,20 +183,20 @@ fn cold_parts_are_looked_at() {
 fn unwind_tables_must_agree() {
     let code = [&ENDBR64[..], &[0x55, 0x5d, 0xc3]].concat();
     let part = |part: Part| plan_parts(&[part], &[], V6_18);
-    // The rows of a compiler.
+    // The rows that a compiler writes.
     let frame = [ADVANCE | 5, CFA_OFFSET, 16, ADVANCE | 1, CFA_OFFSET, 8];
     assert_site(&part(Part::framed(&code, &frame)), 4, Class::Emulated);
-    // No entry.
+    // No entry in the unwind tables.
     let none = part(Part { frame: None, ..Part::new(&code) });
     assert_site(&none, 0, Class::SingleStep);
     let not_moved = |reason| Note::NotMoved { offset: 4, reason };
     assert_eq!(none.notes, [Note::NoUnwindEntry, not_moved(NotMoved::NoWitness)]);
     assert_eq!(none.site.unwrap().return_probe, ReturnProbe::Allowed);
-    // A row that says otherwise at the site.
+    // A row with another frame at the site.
     let wrong = part(Part::framed(&code, &[ADVANCE | 4, CFA_OFFSET, 24]));
     assert_site(&wrong, 0, Class::SingleStep);
     assert_eq!(wrong.notes, [not_moved(NotMoved::WrongStack)]);
-    // And at the entry.
+    // A row with another frame at the entry.
     let strange = part(Part::framed(&code, &[CFA_OFFSET, 24]));
     assert_site(&strange, 0, Class::SingleStep);
     assert!(matches!(strange.notes[0], Note::Disagreement(_)));
@@ -246,7 +246,7 @@ fn jump_tables_are_read() {
     // A table that goes beyond the check's bound, entries of zero here, leads out of the function.
     let more = plan_parts(&[Part::new(&switch(true))], &table([end; 4]), V6_18);
     assert!(more.site.is_some());
-    // A jump of which nothing is known: refused where the frame is the entry's, not where it is not.
+    // A jump about which nothing is known: refused where the frame is the entry's, not where it is another.
     let jump = assemble(|a| {
         a.endbr64().unwrap();
         a.push(rsi).unwrap();

@@ -1,5 +1,5 @@
-//! The proof obligation, on random functions: whoever enters at the entry passes the site exactly
-//! once, with the argument registers, `rsp` and memory as they were.
+//! The proof obligation, on random functions: a call that enters at the entry passes the site exactly once, with the
+//! argument registers, `rsp` and memory as they were.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, MemoryOperand, Register,
@@ -135,7 +135,7 @@ fn assemble(ops: &[Op]) -> Vec<u8> {
     a.assemble(CODE).unwrap()
 }
 
-/// What is the case when the site is passed.
+/// The state when the site is passed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Seen {
     arguments: [u64; 6],
@@ -161,8 +161,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes from `CODE` until the function returns, leaves or has had its time; notes what is
-    /// the case whenever `site` is executed by this call (not by a call that it makes of itself).
+    /// Executes from `CODE` until the function returns, leaves or has had its time; notes the state whenever this call
+    /// executes `site` (not a call that the function makes of itself).
     fn run(&mut self, site: u64) {
         let mut at = CODE;
         let mut depth = 0;
@@ -213,7 +213,7 @@ impl Machine<'_> {
                     }
                 }
                 Code::Call_rel32_64 => {
-                    // A call of the own entry is another call; one into the middle is this one's.
+                    // A call of the function's own entry is another call; a call into its middle belongs to this one.
                     let own = i.near_branch_target() != CODE && depth == 0;
                     returns.push((at, own));
                     depth += usize::from(!own);
@@ -235,7 +235,7 @@ impl Machine<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// With tables that vouch for everything, so that only the decoder protects.
+    /// With tables that vouch for everything: only the decoder protects.
     #[test]
     fn a_site_is_passed_once_and_untouched(
         ops in prop::collection::vec(op(), 1..14),
@@ -250,7 +250,7 @@ proptest! {
         let site = plan.site.unwrap();
         let at = CODE + site.function_offset;
         prop_assert_eq!(at, site.file_offset);
-        // What precedes is the entry, and a move pays.
+        // The site is the entry, or a place behind it that is cheaper.
         if site.function_offset > 0 {
             prop_assert!(site.class < Class::SingleStep);
             for choices in choices {
@@ -265,8 +265,8 @@ proptest! {
         }
     }
 
-    /// With tables that say where the stack pointer really moves: they never forbid what the decoder
-    /// allows, and the site is the same.
+    /// With tables that say where the stack pointer really moves: they never forbid a site that the decoder allows,
+    /// and the site is the same.
     #[test]
     fn true_tables_and_decoder_agree(ops in prop::collection::vec(op(), 1..14)) {
         let straight = |op: &Op| !matches!(op, Op::Jump(_) | Op::Branch(_) | Op::Return);
@@ -281,7 +281,7 @@ proptest! {
                 cfa -= i.immediate(1) as i64;
             }
             frame.push(ADVANCE | i.len() as u8);
-            // Only positive ones can be written in one byte; what is below is no function anyway.
+            // Only positive offsets can be written in one byte; no function has a negative one.
             frame.extend([CFA_OFFSET, cfa.clamp(0, 127) as u8]);
         }
         let planner = Planner::new(KernelVersion::new(6, 18));

@@ -11,9 +11,9 @@ use crate::discover::Function;
 /// Variable that holds the table's address, and where the table is in the process.
 const POINTER: u64 = DATA + 0x40;
 const TABLE: u64 = 0x5555_0000_0000;
-/// Where the table is that the file has.
+/// Where the table is that the file makes.
 const INITIAL: u64 = DATA + 0x100;
-/// `push %rbx; pop %rbx; ret`, with what the unwind tables say of it.
+/// `push %rbx; pop %rbx; ret`, with the rows of the unwind tables for it.
 const BODY: &[u8] = &[0x53, 0x5b, 0xc3];
 const FRAME: &[u8] = &[0x41, 0x0e, 16, 0x41, 0x0e, 8];
 /// The implementations of the two functions.
@@ -33,12 +33,12 @@ fn slot(entry: u64) -> Slot {
     Slot::Table { pointer: POINTER, offset: entry * 8 }
 }
 
-/// The process whose table has these entries.
+/// A process whose table has these entries.
 fn process(first: u64, second: u64) -> Fake {
     Fake::new(&[(BIAS + POINTER, TABLE), (TABLE, first), (TABLE + 8, second)])
 }
 
-/// The library with `hsa_first` and `hsa_second`; its file tells where its table leads, or not.
+/// The library with `hsa_first` and `hsa_second`; `told` if its file says where its table leads.
 fn file(told: bool) -> (Binary, Vec<Function>) {
     let parts = [
         Part::new(&stub(CODE, 0)),
@@ -54,7 +54,7 @@ fn file(told: bool) -> (Binary, Vec<Function>) {
     (binary, functions)
 }
 
-/// Plans them in `process`.
+/// Plans both functions in `process`.
 fn plan(process: &Fake, told: bool) -> Vec<FunctionPlan> {
     let (binary, functions) = file(told);
     let planner = Planner::new(KernelVersion::new(6, 18));
@@ -64,7 +64,7 @@ fn plan(process: &Fake, told: bool) -> Vec<FunctionPlan> {
     plans
 }
 
-/// What is probed of `hsa_first`, which leads to [`OTHER`], and where; `hsa_second` is as ever.
+/// The probed function for `hsa_first`, which leads to [`OTHER`], its site and its notes; `hsa_second` is as ever.
 fn probed(plans: &[FunctionPlan]) -> (Probed, u64, &[Note]) {
     let second = &plans[1];
     let behind = Reached::Implementation { file_offset: SECOND, slot: slot(1) };
@@ -85,7 +85,7 @@ fn the_implementation_is_known_from_the_file() {
     let process = process(OTHER, BIAS + SECOND);
     let plans = plan(&process, true);
     assert_eq!(probed(&plans), (IMPLEMENTATION, FIRST, &[][..]));
-    // Where that does not tell, there is the stub, which is dear.
+    // If the file does not tell, the stub is left, which is dear.
     let plans = plan(&process, false);
     let (probed, at, notes) = probed(&plans);
     assert_eq!((probed, at), (Probed::Stub, CODE));
@@ -113,7 +113,7 @@ fn a_process_without_the_library_has_no_say() {
     assert_eq!(plans[0].reached, behind);
 }
 
-/// What is probed is the file's, and others have it mapped: a process does not choose the place.
+/// The probe is in the file, and other processes have it mapped: a process does not choose the place.
 #[test]
 fn an_entry_that_leads_into_a_function_leads_nowhere() {
     let process = process(BIAS + FIRST + 1, BIAS + SECOND);
@@ -124,7 +124,7 @@ fn an_entry_that_leads_into_a_function_leads_nowhere() {
     assert_eq!(plans[0].reached, Reached::Stub { slot: slot(0) });
 }
 
-/// Whoever has the file mapped chooses where his own table leads, and for nobody else.
+/// A process that has the file mapped chooses where its own table leads, and that of no other process.
 #[test]
 fn a_plan_holds_where_the_tables_lead_to_the_same_places() {
     let usual = process(BIAS + FIRST, BIAS + SECOND);
