@@ -1,4 +1,4 @@
-//! Exported functions of an ELF library, and where they are in the file.
+//! Exported functions of an ELF library, and their places in the file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::foreign::{Contents, File, Source, View};
 
 /// Longest function body that is read, bytes.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
-/// What is read of an executable segment, bytes: a dynamic linker's has some 200 KiB.
+/// The most bytes that are read of an executable segment: a dynamic linker's has some 200 KiB.
 const MAX_SEGMENT_BYTES: u64 = 1 << 20;
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
@@ -31,7 +31,7 @@ pub enum ElfError {
         /// How. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
-    /// It is not what it should be.
+    /// It is not a valid library.
     #[error("{path}: not a readable 64-bit x86 ELF library: {cause}")]
     Format {
         /// Its path.
@@ -44,7 +44,7 @@ pub enum ElfError {
     Machine {
         /// Its path.
         path: PathBuf,
-        /// For what.
+        /// The machine.
         machine: object::Architecture,
     },
 }
@@ -62,12 +62,12 @@ pub struct Function {
     pub file_offset: u64,
 }
 
-/// By which names a library and others know each other.
+/// The names by which a library and others refer to each other.
 #[derive(Default, Debug)]
 pub struct Links {
-    /// Its own.
+    /// The library's own name.
     pub soname: Option<String>,
-    /// Those of the libraries that it needs itself, in their order.
+    /// The names of the libraries that it needs itself, in their order.
     pub needed: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ impl<S: Source> Image<S> {
         Ok(variables.collect())
     }
 
-    /// What its dynamic section says of names; nothing where it has none.
+    /// The names in the library's dynamic section; empty if it has none.
     ///
     /// # Errors
     ///
@@ -206,7 +206,8 @@ impl<S: Source> Image<S> {
         Ok(code.collect())
     }
 
-    /// The address in the image of what only the dynamic linker writes to (RELRO); none where there is none.
+    /// The address in the image of the part that only the dynamic linker writes to (RELRO); none if there is no such
+    /// part.
     ///
     /// # Errors
     ///
@@ -243,7 +244,7 @@ fn segments<'d, S: Source>(elf: &ElfFile64<'d, Endianness, View<'d, S>>) -> Vec<
         .collect()
 }
 
-/// Where `address` is in the file; none when it is not in executable file contents.
+/// The offset of `address` in the file; none when it is not in executable file contents.
 fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
     let segment = segments
         .iter()
@@ -251,11 +252,11 @@ fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
     segment.offset.checked_add(address - segment.address)
 }
 
-/// Reads whatever `bytes` are as a library: the body of a fuzz target.
+/// Reads arbitrary `bytes` as a library: the body of a fuzz target.
 ///
 /// # Panics
 ///
-/// When its functions are not in their order.
+/// When the functions are not in order.
 pub fn fuzz_elf(bytes: &[u8]) {
     let image = Image::of(bytes, Path::new("input"));
     let _ = (image.variables(), image.links());

@@ -1,8 +1,8 @@
-//! Which threads of a process are inside a runtime library now.
+//! The threads of a process that are inside a runtime library now.
 //!
-//! A call that is open when probes are placed has no return probe: its end is not seen. Unwinding
-//! the threads would name the calls, but that means stopping them; this looks from outside, at the
-//! stacks of threads that wait in a system call, and can only tell that there may be such calls.
+//! A call that is open when probes are placed has no return probe: its end is not seen. Unwinding the threads would
+//! name the calls, but that means stopping them. This module looks from outside, at the stacks of threads that wait in
+//! a system call, and can only tell that there may be such calls.
 
 use std::{ops::Range, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
     foreign::{self, Access, Maps, TargetMemory},
 };
 
-/// How much of a stack is looked at, bytes.
+/// The number of bytes of a stack that are looked at.
 const STACK_BYTES: usize = 16 << 10;
-/// Pieces of runtime libraries that are looked for.
+/// The most pieces of runtime libraries that are looked for.
 const MAX_PIECES: usize = 64;
-/// Threads that are looked at.
+/// The most threads that are looked at.
 const MAX_THREADS: usize = 4096;
-/// How long they are; what is missing then are warnings.
+/// The longest time for which they are looked at; afterwards only warnings are missing.
 const LOOK_FOR: Duration = Duration::from_secs(2);
 
 /// Threads at one moment.
@@ -26,7 +26,7 @@ const LOOK_FOR: Duration = Duration::from_secs(2);
 pub struct Inside {
     /// Threads that wait and have a return address into a runtime library on their stack.
     pub waiting: usize,
-    /// Threads that run: where, cannot be told from outside.
+    /// Threads that run: it cannot be told from outside where.
     pub running: usize,
 }
 
@@ -66,8 +66,7 @@ pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
     Ok(inside)
 }
 
-/// The stack pointer in `/proc/PID/task/TID/syscall`: the last but one field; none of a thread that
-/// runs.
+/// The stack pointer in `/proc/PID/task/TID/syscall`: the last but one field; none for a thread that runs.
 pub fn stack_pointer(state: &str) -> Option<u64> {
     let field = state.split_whitespace().rev().nth(1)?;
     u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
@@ -75,7 +74,7 @@ pub fn stack_pointer(state: &str) -> Option<u64> {
 
 fn returns_into(memory: &TargetMemory, sp: u64, code: &[Range<u64>]) -> bool {
     let mut stack = vec![0; STACK_BYTES];
-    // Less than asked for where the stack ends.
+    // Fewer bytes than asked for if the stack ends before.
     let read = memory.read_at(&mut stack, sp).unwrap_or(0);
     stack[..read].as_chunks::<8>().0.iter().any(|word| {
         let address = u64::from_ne_bytes(*word);

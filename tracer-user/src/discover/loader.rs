@@ -1,13 +1,13 @@
-//! The dynamic linker of a process, and where it tells debuggers that it changes what is loaded.
+//! The dynamic linker of a process, and the places at which it tells debuggers that it changes what is loaded.
 //!
-//! For them it calls a function that does nothing, `_dl_debug_state`, when it begins to change that and when it
-//! has: a library is mapped then, and nobody has a handle. Such calls are probed, not the function: a debugger has
-//! its breakpoint there.
+//! For debuggers it calls a function that does nothing, `_dl_debug_state`, when it begins such a change and when it has
+//! finished it: a library is mapped then, and no code has a handle of it. The calls are probed, not the function: a
+//! debugger has its breakpoint there.
 //!
-//! Before each call glibc notes what it has to tell. Up to 2.36 at least it does so itself, when nothing of the
-//! library has been relocated. In Debian's 2.41, in 2.43 and 2.44 one function does both,
-//! `_dl_debug_change_state(r_debug, state)`, which has no symbol: its calls are probed. There the library has been
-//! relocated by then, and what is left before it can be called are constructors.
+//! Before each call glibc stores the state that it reports. Up to 2.36 at least the calling function does so itself,
+//! when nothing of the library has been relocated. In Debian's 2.41, in 2.43 and 2.44 one function does both,
+//! `_dl_debug_change_state(r_debug, state)`, which has no symbol: its calls are probed. In these releases the library
+//! has been relocated by then, and only constructors run before it can be called.
 
 use std::ops::RangeInclusive;
 
@@ -19,15 +19,16 @@ use crate::foreign::{Map, Maps, Source};
 
 /// The function that the dynamic linker calls.
 const TOLD: &str = "_dl_debug_state";
-/// Where it notes before what it has to tell, in `struct r_debug` (`link.h`): `r_state`.
+/// The offset in `struct r_debug` (`link.h`) at which it stores the state before the call: `r_state`.
 const STATE_AT: u64 = 24;
-/// The note when it has changed what is loaded: `RT_CONSISTENT`.
+/// The state when it has changed what is loaded: `RT_CONSISTENT`.
 const CONSISTENT: u32 = 0;
-/// In the auxiliary vector: where the kernel has mapped the dynamic linker.
+/// The entry of the auxiliary vector that tells where the kernel has mapped the dynamic linker.
 const AT_BASE: u64 = 7;
 /// Calls that are probed; glibc has three or four.
 const MAX_CALLS: usize = 16;
-/// In the function that notes its argument: how far the note is from its begin, and the jump from the note, bytes.
+/// In the function that stores its argument: the largest distance of the store from the function's beginning, and of
+/// the jump from the store, bytes.
 const NEAR: u64 = 16;
 
 /// A dynamic linker.
@@ -35,13 +36,12 @@ const NEAR: u64 = 16;
 pub struct Loader {
     /// Its file.
     pub file: PlannedFile,
-    /// Offsets in the file of the calls by which it tells that libraries are mapped; none where that is not
-    /// known.
+    /// Offsets in the file of the calls by which it tells that libraries are mapped; none if that is not known.
     pub calls: Vec<u64>,
 }
 
 impl Loader {
-    /// That of a file.
+    /// Reads the dynamic linker in a file.
     ///
     /// # Errors
     ///
@@ -65,7 +65,8 @@ fn decoder<'d>(code: &elf::Code<'d>) -> Decoder<'d> {
     Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE)
 }
 
-/// Offsets in the file of the calls by which code tells that it has changed what is loaded, where `told` is called.
+/// Offsets in the file of the calls by which code tells that it has changed what is loaded; `told` is the function that
+/// is called.
 fn calls_in(code: &elf::Code<'_>, told: u64) -> Vec<u64> {
     let notes_argument = notes_argument(code, told);
     let mut calls = Vec::new();
@@ -92,20 +93,20 @@ fn calls_in(code: &elf::Code<'_>, told: u64) -> Vec<u64> {
     calls
 }
 
-/// What an instruction stores where the linker notes what it has to tell.
+/// The constant that an instruction stores as the linker's state, if it does.
 fn note(instruction: &Instruction) -> Option<u32> {
     let stores = instruction.code() == Code::Mov_rm32_imm32 && is_state(instruction);
     stores.then(|| instruction.immediate32())
 }
 
-/// Whether the first operand may be the linker's note.
+/// Whether the first operand may be the linker's state.
 fn is_state(instruction: &Instruction) -> bool {
     instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() != Register::RIP
         && instruction.memory_displacement64() == STATE_AT
 }
 
-/// What an instruction puts into its first operand, if that is told by it alone.
+/// The value that an instruction puts into its first operand, if the instruction alone determines it.
 fn constant(instruction: &Instruction) -> Option<u32> {
     match instruction.code() {
         Code::Xor_rm32_r32 | Code::Xor_r32_rm32
@@ -118,7 +119,7 @@ fn constant(instruction: &Instruction) -> Option<u32> {
     }
 }
 
-/// Where the function begins that notes its second argument and goes on with `told`.
+/// The beginning of the function that stores its second argument and goes on with `told`.
 fn notes_argument(code: &elf::Code<'_>, told: u64) -> Option<RangeInclusive<u64>> {
     let mut noted_at = None;
     for found in &mut decoder(code) {
@@ -139,8 +140,8 @@ fn notes_argument(code: &elf::Code<'_>, told: u64) -> Option<RangeInclusive<u64>
     None
 }
 
-/// Whether the dynamic linker has done with a library that process `pid` maps, so that it can be called: it
-/// protects the part that it alone writes to (RELRO) when it has relocated everything else.
+/// Whether the dynamic linker has finished with a library that process `pid` maps, so that the library can be called:
+/// the linker protects the part that it alone writes to (RELRO) when it has relocated everything else.
 pub fn may_be_called(pid: u32, library: &Library) -> bool {
     let Ok(Some(protected)) = Image::open(&library.open_path).and_then(|image| image.relro())
     else {
@@ -153,8 +154,8 @@ pub fn may_be_called(pid: u32, library: &Library) -> bool {
     !maps.iter().any(|map| of_it(&map) && map.range.contains(&at) && map.writable)
 }
 
-/// The file of process `pid`'s dynamic linker; none where it has none of its own, as one that is linked
-/// statically, or where the file cannot be opened.
+/// The file of process `pid`'s dynamic linker; none if the process has none of its own, as a statically linked one, or
+/// if the file cannot be opened.
 ///
 /// # Errors
 ///
@@ -187,7 +188,7 @@ mod tests {
         let file = mapped_loader(std::process::id()).unwrap().unwrap();
         let bytes = std::fs::read(file.path()).unwrap();
         let loader = Loader::read(file).unwrap();
-        // When a program begins, after dlopen, after dlclose; later releases also where dlopen fails.
+        // Called when a program begins, after dlopen, after dlclose; in later releases also when dlopen fails.
         assert!(matches!(loader.calls.len(), 3 | 4), "{loader:?}");
         let called = loader.calls.iter().map(|&offset| {
             let at = offset as usize;
@@ -216,7 +217,7 @@ mod tests {
         code.mov(r14d, dword_ptr(rax + STATE_AT as i32)).unwrap();
         code.set_label(opened).unwrap();
         code.call(*change).unwrap();
-        // Other calls with 0, and one of it with who knows what.
+        // Other calls with 0, and one of this function with an unknown argument.
         code.xor(esi, esi).unwrap();
         code.call(TOLD + 16).unwrap();
         code.call(*change).unwrap();

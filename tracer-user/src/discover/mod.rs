@@ -1,9 +1,9 @@
 //! Finds processes and the ROCm libraries that they map.
 //!
 //! A library is identified by the file that is mapped, as it is then, never by its path: the process may live in
-//! another mount namespace, and the file may have been replaced since. It is opened once, through
-//! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted, inside the
-//! process's root, when the inode agrees; from then on it is that descriptor ([`PlannedFile`]).
+//! another mount namespace, and the file may have been replaced since. The file is opened once, through
+//! `/proc/PID/map_files`, which names the mapped inode itself, or, if that is not permitted, inside the process's
+//! root, when the inode agrees; from then on that descriptor stands for it ([`PlannedFile`]).
 
 mod elf;
 mod inside;
@@ -32,7 +32,7 @@ use crate::{
     trace::limits::{MAX_COMMAND, cut},
 };
 
-/// Files of one kind that are looked at in a process, which maps one or two.
+/// The most files of one kind that are looked at in a process, which maps one or two.
 const MAX_FILES: usize = 16;
 
 /// File name of the shim.
@@ -45,7 +45,7 @@ pub enum Runtime {
     Hip,
     /// `libhsa-runtime64`: the HSA API.
     Hsa,
-    /// `libroctx64` or `librocprofiler-sdk-roctx`: marks and ranges. Programs have it without a GPU, too.
+    /// `libroctx64` or `librocprofiler-sdk-roctx`: marks and ranges. Programs that use no GPU may have it, too.
     Roctx,
 }
 
@@ -53,8 +53,8 @@ impl Runtime {
     /// All runtimes.
     pub const ALL: [Self; 3] = [Self::Hip, Self::Hsa, Self::Roctx];
 
-    /// Beginnings of the library's file name. A version follows (`.so.5`), or what makes the name unique where
-    /// libraries are packed with programs (`-1f0c3a2b.so.5`).
+    /// Beginnings of the library's file name. A version follows (`.so.5`), or a part that makes the name unique for
+    /// libraries that are packed with programs (`-1f0c3a2b.so.5`).
     pub const fn file_prefixes(self) -> &'static [&'static str] {
         match self {
             Self::Hip => &["libamdhip64"],
@@ -63,12 +63,12 @@ impl Runtime {
         }
     }
 
-    /// Whether who has it uses ROCm. Programs have roctx that use no GPU.
+    /// Whether a process that has the library uses ROCm. Programs that use no GPU may have roctx.
     pub fn is_of_rocm(self) -> bool {
         self != Self::Roctx
     }
 
-    /// What its API is called.
+    /// The name of its API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hip => "hip",
@@ -108,7 +108,7 @@ impl Runtime {
 /// A runtime library on disk or mapped by a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
-    /// Which runtime.
+    /// The runtime.
     pub runtime: Runtime,
     /// Path for people: as the process sees it.
     pub path: PathBuf,
@@ -116,16 +116,16 @@ pub struct Library {
     pub open_path: PathBuf,
     /// Identity of the file.
     pub id: FileId,
-    /// What `open_path` leads to, of a file that a process maps; none of one on disk.
+    /// The file to which `open_path` leads, for a file that a process maps; none for one on disk.
     pub held: Option<Arc<PlannedFile>>,
 }
 
 impl Library {
-    /// Opens it, to be planned.
+    /// Opens the library's file, to be planned.
     ///
     /// # Errors
     ///
-    /// When it cannot be opened, or is not any more what it was when it was found.
+    /// When the file cannot be opened, or has changed since it was found.
     pub fn open(&self) -> io::Result<PlannedFile> {
         let file = PlannedFile::open(&self.open_path)?;
         if file.id() == self.id { Ok(file) } else { Err(io::Error::other(Changed)) }
@@ -145,7 +145,7 @@ impl Library {
 /// Why a process could not be looked into.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
-    /// There is none.
+    /// There is no such process.
     #[error("process {pid}: no such process; `roctap ps` lists the running ROCm processes")]
     NoProcess {
         /// The process id asked for.
@@ -198,7 +198,7 @@ fn process(pid: u32) -> Result<Process, DiscoverError> {
     Process::new(id).map_err(|e| DiscoverError::proc(pid, "/proc", e))
 }
 
-/// What is known of a process by name.
+/// The names by which people know a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessInfo {
     /// Process id.
@@ -226,8 +226,8 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
     Ok(ProcessInfo { pid, command })
 }
 
-/// How far CLOCK_BOOTTIME is ahead of ours in the time namespace of process `pid`, ns. None when it cannot be told:
-/// the kernel tells it of the namespace of a process's children.
+/// How far CLOCK_BOOTTIME is ahead of ours in the time namespace of process `pid`, ns. None if it cannot be determined:
+/// the kernel tells it for the namespace of a process's children.
 pub fn clock_ahead_ns(pid: u32) -> Option<i64> {
     let namespace = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}"));
     let own = namespace("self", "time");
@@ -246,10 +246,10 @@ pub fn clock_ahead_ns(pid: u32) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// The arguments of process `pid`, empty ones left out; of many the beginning. A program can make them as
+/// The arguments of process `pid`, empty ones left out; only the beginning if they are long. A program can make them as
 /// long as its memory, and of any bytes.
 pub(crate) fn arguments(pid: u32) -> io::Result<Vec<String>> {
-    // One byte more, which shows that it goes on.
+    // One byte more, which shows that the arguments go on.
     let path = format!("/proc/{pid}/cmdline");
     let bytes = foreign::beginning(path.as_ref(), MAX_COMMAND as u64 + 1)?;
     let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
@@ -273,12 +273,12 @@ pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
     Ok(found.into_iter().map(library).collect())
 }
 
-/// How many pages process `pid` has mapped: other ones, when it has mapped a library since. It costs a
-/// thirtieth of reading what they are.
+/// How many pages process `pid` has mapped: the number differs once the process has mapped another library. It costs a
+/// thirtieth of reading the mappings.
 ///
 /// # Errors
 ///
-/// When it is gone.
+/// When the process is gone.
 pub fn mapped_pages(pid: u32) -> Result<u64, DiscoverError> {
     let gone = |_| DiscoverError::NoProcess { pid };
     let text = foreign::text(format!("/proc/{pid}/statm").as_ref()).map_err(gone)?;
@@ -293,7 +293,7 @@ pub fn mapped_pages(pid: u32) -> Result<u64, DiscoverError> {
 ///
 /// As of [`libraries`].
 pub fn shims(pid: u32) -> Result<Vec<PlannedFile>, DiscoverError> {
-    // An injected one is "memfd:libroctap_shim.so (deleted)".
+    // An injected shim is "memfd:libroctap_shim.so (deleted)".
     let found = mapped(pid, |name| name.contains(SHIM_FILE_NAME).then_some(()))?;
     Ok(found.into_iter().map(|((), File { file, .. })| file).collect())
 }
@@ -314,7 +314,7 @@ impl File {
         let path = map.plain_path()?;
         let file = match PlannedFile::open(&mapped) {
             Ok(file) => file,
-            // Not permitted. By the path it may be another one.
+            // Not permitted. The path may lead to another file.
             Err(_) => {
                 let file = foreign::File::of_process(pid, &path).ok()?;
                 PlannedFile::of(&file).ok().filter(|file| file.id().inode() == map.inode)?
@@ -324,7 +324,7 @@ impl File {
     }
 }
 
-/// The files that process `pid` maps and whose names `wanted` wants, each once.
+/// The files that process `pid` maps and whose names `wanted` accepts, each once.
 pub(crate) fn mapped<T>(
     pid: u32,
     wanted: impl Fn(&str) -> Option<T>,
@@ -349,7 +349,7 @@ pub(crate) fn mapped<T>(
         }
     }
     unopened.retain(|key, _| !found.contains_key(key));
-    // Whoever ends has its maps a moment longer than the files.
+    // A process that ends has its maps a moment longer than the files.
     if !unopened.is_empty() && !has_program(pid) {
         return Err(DiscoverError::NoProcess { pid });
     }
@@ -362,7 +362,7 @@ pub(crate) fn mapped<T>(
     Ok(found.into_values().collect())
 }
 
-/// Whether process `pid` runs a program: one that is about to end does not any more.
+/// Whether process `pid` runs a program: a process that is about to end does not any more.
 pub(crate) fn has_program(pid: u32) -> bool {
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));
     !program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -380,7 +380,7 @@ pub fn id_inside(pid: u32) -> Option<u32> {
     innermost_id(&foreign::lossy(&status))
 }
 
-/// The id of a process, or of a thread, as its process sees it, by what the kernel tells of it.
+/// The id of a process, or of a thread, as its process sees it, from its `/proc/…/status`.
 pub(crate) fn innermost_id(status: &str) -> Option<u32> {
     let ids = foreign::field(status, "NSpid").or_else(|| foreign::field(status, "Pid"))?;
     ids.split_whitespace().next_back()?.parse().ok()

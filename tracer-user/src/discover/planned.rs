@@ -1,4 +1,4 @@
-//! Which file was planned, and whether it still is that file.
+//! The identity of a planned file, and whether the file is still the same.
 
 use std::{
     cmp::Ordering,
@@ -15,9 +15,9 @@ use rustix::fs::{Mode, OFlags, Stat, fstat, open};
 
 use crate::foreign;
 
-/// Which file, as it was: device and inode, and what the kernel changes whenever somebody writes to it,
-/// whatever else he does: size and time of the last change (ctime). An inode alone is another file soon
-/// after its end, and a file that is copied over has other contents under the same inode.
+/// The identity of a file at one moment: device and inode, and what the kernel changes whenever somebody writes to the
+/// file, whatever else they do: size and time of the last change (ctime). An inode alone belongs to another file soon
+/// after the first one's end, and a file that is copied over has other contents under the same inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId {
     device: u64,
@@ -36,12 +36,12 @@ impl FileId {
         Ok(Self::from(&rustix::fs::stat(path)?))
     }
 
-    /// Its inode's number.
+    /// The number of the inode.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Whether it has the same inode, with whatever in it.
+    /// Whether both have the same inode, whatever its contents.
     pub fn has_inode_of(&self, other: Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -69,12 +69,12 @@ impl From<&Metadata> for FileId {
     }
 }
 
-/// A file is not as it was when it was planned.
+/// A file has changed since it was planned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it was replaced or written to while it was looked at")]
 pub struct Changed;
 
-/// A file that is planned, whatever becomes of its name: places in another would be in the middle of
+/// A file that is planned, whatever becomes of its name: in another file, the planned places would be in the middle of
 /// instructions.
 #[derive(Debug)]
 pub struct PlannedFile {
@@ -83,7 +83,7 @@ pub struct PlannedFile {
 }
 
 impl PlannedFile {
-    /// Opens it as a name alone, which does nothing, whatever it is.
+    /// Opens the file with `O_PATH`, which has no effect on it, whatever it is.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl PlannedFile {
         Ok(Self { file, id })
     }
 
-    /// What is open already.
+    /// The same file as one that is open already.
     ///
     /// # Errors
     ///
@@ -105,22 +105,22 @@ impl PlannedFile {
         Ok(Self { file, id })
     }
 
-    /// Which file it is, as it was when it was opened.
+    /// The identity of the file when it was opened.
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// By which this process opens it again.
+    /// The path by which this process opens the file again.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Whether it is as it was when it was opened. What was read of it before this, and probes that were
-    /// placed in it before this, are as planned then.
+    /// Checks that the file is as it was when it was opened. Data that was read before this, and probes that were
+    /// placed before this, then belong to the planned file.
     ///
     /// # Errors
     ///
-    /// [`Changed`] when it is not.
+    /// [`Changed`] when it has changed.
     pub fn check(&self) -> Result<(), Changed> {
         let now = fstat(&self.file).map(|stat| FileId::from(&stat));
         if now == Ok(self.id) { Ok(()) } else { Err(Changed) }
@@ -158,14 +158,14 @@ mod tests {
         std::fs::write(&path, "old contents").unwrap();
         let planned = PlannedFile::open(&path).unwrap();
         assert_eq!((planned.id(), planned.check()), (FileId::of(&path).unwrap(), Ok(())));
-        // The kernel's time for files goes on in steps.
+        // The kernel's time for files advances in steps.
         while FileId::of(&path).unwrap() == planned.id() {
             std::fs::write(&path, "new contents").unwrap();
         }
         assert_eq!(planned.check(), Err(Changed));
         let now = FileId::of(&path).unwrap();
         assert!(now.has_inode_of(planned.id()));
-        // Whatever is said of its time, and under another name.
+        // Whatever modification time it claims, and under another name.
         let past = std::time::SystemTime::UNIX_EPOCH;
         std::fs::File::open(&path).unwrap().set_modified(past).unwrap();
         assert_eq!(planned.check(), Err(Changed));

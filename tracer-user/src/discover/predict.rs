@@ -1,9 +1,9 @@
 //! Guesses which runtime libraries a command will map, so that its first call can be probed.
 //!
-//! A uprobe belongs to a file, so it can be placed before anybody maps that file. The places are
-//! those where the dynamic linker would look: `LD_LIBRARY_PATH`, the executable's run path, the
-//! linker's cache, and ROCm's own directory. A guess too many costs a few milliseconds; a library
-//! that was not guessed is found in the process's maps a little after it was mapped.
+//! A uprobe belongs to a file, so it can be placed before any process maps that file. The places are those where the
+//! dynamic linker would look: `LD_LIBRARY_PATH`, the executable's run path, the linker's cache, and ROCm's own
+//! directory. A wrong guess costs a few milliseconds; a library that was not guessed is found in the process's maps a
+//! little after it was mapped.
 
 use std::{
     collections::BTreeSet,
@@ -122,7 +122,7 @@ fn replace_origin(mut part: &[u8], origin: &Path) -> PathBuf {
     OsString::from_vec(path).into()
 }
 
-/// What the dynamic linker's cache holds, as `ldconfig -p` prints it: the system's own, whatever the
+/// The paths in the dynamic linker's cache, as `ldconfig -p` prints it: the system's own `ldconfig`, whatever the
 /// environment says, since roctap has rights that others have not.
 fn linker_cache() -> Vec<PathBuf> {
     let run = |program: &str| Command::new(program).arg("-p").env_clear().output().ok();

@@ -1,8 +1,8 @@
 //! rocprofv3's tables (rocprofiler-sdk 1.0, ROCm 7.0), one file each for all processes.
 //!
-//! As rocprofv3 writes them: every header and every text in double quotes, numbers bare. Unlike it,
-//! quotes inside a text are doubled, so that every CSV reader takes them, and all five files are
-//! written, even without rows; calls have one column more, their result.
+//! The tables are as rocprofv3 writes them: every header and every text in double quotes, numbers bare. Unlike in
+//! rocprofv3's, quotes inside a text are doubled, so that every CSV reader takes them, and all five files are written,
+//! even without rows; calls have one column more, their result.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -59,7 +59,7 @@ const API_COLUMNS: &[&str] = &[
     "Result",
 ];
 
-/// Those of calls without a result.
+/// The columns of calls without a result.
 const MARKER_COLUMNS: &[&str] = API_COLUMNS.split_at(7).0;
 
 const COPY_COLUMNS: &[&str] = &[
@@ -82,10 +82,10 @@ const FILES: [(&str, &[&str]); 5] = [
     ("marker_api_trace.csv", MARKER_COLUMNS),
 ];
 
-/// rocprofv3 gives LDS in the blocks that it is allocated in.
+/// rocprofv3 gives the size of LDS in the blocks in which it is allocated.
 const LDS_BLOCK: u64 = 512;
 
-/// Streams that are told apart: any number can stand in a trace.
+/// The most streams that are told apart: a trace can have any number.
 const MAX_STREAMS: usize = 1 << 20;
 
 struct Files {
@@ -94,7 +94,7 @@ struct Files {
     hsa: Output,
     copy: Output,
     marker: Output,
-    /// Marks and ranges, which are written when all have been read.
+    /// Marks and ranges, which are written when all calls have been read.
     roctx: Calls,
     streams: Streams,
     left_out: LeftOut,
@@ -108,7 +108,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// `left_out` counts those that have no number of their own.
+    /// The number of a stream. `left_out` counts streams that have no number of their own.
     fn number(&mut self, process_id: u32, handle: u64, left_out: &mut LeftOut) -> u64 {
         if handle == 0 {
             return 0;
@@ -203,7 +203,7 @@ impl Files {
             record.process_or_device,
             record.thread_id,
             record.correlation_id,
-            // Of numbers and names of the headers: nothing in it needs an escape.
+            // The row consists of numbers and of names of the headers: nothing in it needs an escape.
             calls.ret(call),
         ))
     }
@@ -223,7 +223,7 @@ impl Files {
             let end_ns = range.duration_ns().map_or(begin_ns, |ns| begin_ns + ns);
             rows.push((begin_ns, end_ns, range.thread, range.correlation_id, range.message));
         }
-        // What is around comes first.
+        // A range comes before those that it encloses.
         rows.sort_by_key(|&(begin_ns, end_ns, ..)| (begin_ns, Reverse(end_ns)));
         for (begin_ns, end_ns, (process_id, thread_id), correlation_id, message) in rows {
             let text = message.map_or(Cow::Borrowed("(unknown)"), |id| tables.text(id));
@@ -276,7 +276,7 @@ impl Files {
     }
 }
 
-/// Calls that the compiler puts into programs have a table of their own.
+/// The table of a HIP function: calls that the compiler puts into programs have a table of their own.
 fn hip_domain(function: &str) -> &'static str {
     if api::is_called_by_compiler(function) { "HIP_COMPILER_API" } else { "HIP_RUNTIME_API" }
 }
@@ -304,11 +304,11 @@ fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// What a text begins with that spreadsheets take for a formula, in quotes too.
+/// The characters by which spreadsheets recognise a formula at the beginning of a text, even in quotes.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
-/// The inside of a quoted field, for a name that a program gave. An apostrophe tells a spreadsheet that
-/// a text is one.
+/// The inside of a quoted field, for a name that a program chose. An apostrophe tells a spreadsheet that the field is a
+/// text.
 fn cell(text: &str) -> Cow<'_, str> {
     let text_mark = if text.starts_with(FORMULA) { "'" } else { "" };
     if text_mark.is_empty() && !text.contains('"') {

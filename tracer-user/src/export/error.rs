@@ -1,4 +1,4 @@
-//! What can go wrong with an export.
+//! Errors of an export.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ pub enum ExportError {
         /// The file.
         path: PathBuf,
     },
-    /// What is already there is no regular file: never replaced.
+    /// The file that exists already is no regular file: it is never replaced.
     #[error(
         "{} exists and is no regular file (a symbolic link is not followed): it is left alone, \
          even with --force; give another directory with -o", path.display()
     )]
     NotAFile {
-        /// What it is.
+        /// The file.
         path: PathBuf,
     },
     /// An output file or directory could not be created.
@@ -27,7 +27,7 @@ pub enum ExportError {
     Create {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
     /// An output file could not be written.
@@ -35,13 +35,13 @@ pub enum ExportError {
     Write {
         /// The file, or "standard output".
         path: PathBuf,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
 }
 
 impl ExportError {
-    /// Whoever read our standard output has seen enough.
+    /// Whether the reader of standard output has closed it: it has seen enough.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe)
     }

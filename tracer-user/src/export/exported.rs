@@ -1,13 +1,13 @@
-//! What an export did.
+//! The result of an export.
 
 use super::left_out::LeftOut;
 use crate::trace::Reading;
 
-/// What an export did.
+/// The result of an export.
 #[derive(Debug)]
 pub struct Exported {
-    /// How whole the trace was.
+    /// The result of reading the trace.
     pub reading: Reading,
-    /// What the format had no place for.
+    /// The events for which the format had no place.
     pub left_out: LeftOut,
 }

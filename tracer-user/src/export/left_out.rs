@@ -1,4 +1,4 @@
-//! What an export could not show.
+//! Counts of events that an export could not show.
 
 /// Counts of events that a format has no place for, or shows in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,26 +13,26 @@ pub struct LeftOut {
     pub barriers: u64,
     /// Calls of other domains.
     pub other_calls: u64,
-    /// GPU operations of no domain that has any.
+    /// GPU operations whose domain is none of these.
     pub other_work: u64,
-    /// Calls that are there, but last 0 ns, because begin or end was not seen.
+    /// Calls that are exported with a duration of 0 ns, because their begin or end was not seen.
     pub untimed_calls: u64,
-    /// Events of processes beyond those that files are written of.
+    /// Events of processes beyond the number for which files are written.
     pub further_files: u64,
-    /// Launches without their kernel, since there are more than are kept.
+    /// Launches without their kernel, because there are more than are kept.
     pub unnamed_launches: u64,
     /// GPU operations of streams beyond those that are numbered.
     pub further_streams: u64,
-    /// Calls of roctx beyond those that are put together.
+    /// Calls of roctx beyond the number that is matched into ranges.
     pub further_marks: u64,
-    /// Events of processes beyond those that a plugin is fed.
+    /// Events of processes beyond the number that is handed over to a plugin.
     pub further_processes: u64,
     /// Calls of functions that roctracer has no number for.
     pub unnumbered_calls: u64,
 }
 
 impl LeftOut {
-    /// A sentence for each that is not zero.
+    /// A sentence for each count that is not zero.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let &Self {
             incomplete,

@@ -1,8 +1,8 @@
 //! The files of roctracer's file plugin, line by line as it writes them (roctracer 4.1).
 //!
-//! The trace is read twice: once for what is needed in lines before its turn comes (names of the
-//! kernels that calls launched, all tables, which files there will be), once to write. The first
-//! pass keeps 24 bytes for each of the first 2²⁵ dispatches.
+//! The trace is read twice: once for the facts that lines need before their turn comes (names of the kernels that calls
+//! launched, all tables, the files that will be written), once to write. The first pass keeps 24 bytes for each of the
+//! first 2²⁵ dispatches.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,10 +26,10 @@ use crate::trace::lookup::{Tables, UNKNOWN_KERNEL, command_name};
 use crate::trace::{Reading, Trace};
 use tracer_records::model::{ApiCall, Event, StringId, op_flag};
 
-/// Files that are written: whoever made a trace up can name as many processes as he likes.
+/// The most files that are written: a trace that was made up can name any number of processes.
 const MAX_FILES: usize = 1 << 14;
 
-/// Where an event goes.
+/// The destination of an event.
 enum Place {
     /// Into this file of this process.
     File(u32, File),
@@ -58,13 +58,13 @@ fn place(event: &Event) -> Place {
     match (record.domain, event) {
         (Domain::HSA_OPS, Event::Copy(_)) => Place::File(process_id, File::AsyncCopy),
         (Domain::HSA_OPS, _) => Place::Nowhere(|left_out| &mut left_out.hsa_operations),
-        // roctracer drops these: its post-processing wants the call.
+        // roctracer drops these operations: its post-processing needs the call.
         _ if record.correlation_id == 0 => Place::Nowhere(|left_out| &mut left_out.without_call),
         _ => Place::File(process_id, File::HccOps),
     }
 }
 
-/// What lines need to know before their turn.
+/// The facts that lines need before their turn.
 struct Index {
     tables: Tables,
     files: BTreeSet<(u32, File)>,
@@ -95,7 +95,7 @@ impl Index {
         self.launched.may_lack(&function, (record.process_or_device, record.correlation_id))
     }
 
-    /// The first kernel that a call launched, of a process and with a correlation id.
+    /// The first kernel that a call launched; the call is given by process and correlation id.
     fn kernel_of(&self, call: (u32, u64)) -> Option<Cow<'_, str>> {
         self.launched.of(call).map(|dispatch| self.tables.kernel_name(&dispatch))
     }

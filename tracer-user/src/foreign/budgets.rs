@@ -1,57 +1,57 @@
-//! How long roctap waits for the memory of processes: of each process, and of all processes of a user together.
+//! Limits of the time for which roctap waits for the memory of one process, and of all processes of a user together.
 //!
-//! A hostile process can answer just in time, again and again, and so hold roctap up as much as one that never answers.
-//! So roctap adds up what slow answers take, without most of what a busy machine adds ([`super::reader_process`]), and
-//! reads nothing more of who has taken too much. A healthy process is slow at times, too, as when its memory is on a
-//! disk: so a hundredth of the time that passes is subtracted from the sum.
+//! A hostile process can answer just in time, again and again, and so delay roctap as much as one that never answers.
+//! So roctap adds up the time of slow answers, without most of the time that a busy machine adds
+//! ([`super::reader_process`]), and reads nothing more of a process that has taken too much. A healthy process is slow
+//! at times, too, as when its memory is on a disk: so a hundredth of the time that passes is subtracted from the sum.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// An answer that takes no longer is not a slow one.
+/// An answer that takes longer is a slow one.
 const QUICK: Duration = Duration::from_millis(10);
-/// How long one process's slow answers may take together; then nothing more is read of it.
+/// The most time that one process's slow answers may take together; then nothing more is read of it.
 const OF_A_PROCESS: Duration = Duration::from_secs(3);
-/// The same of all processes of one user: none of theirs is read until some of it is taken off.
+/// The most time for all processes of one user: then none of them is read until some of the sum is subtracted.
 const OF_A_USER: Duration = Duration::from_secs(12);
 /// One part in so many of the time that passes is subtracted from each sum.
 const TAKEN_OFF: u64 = 100;
-/// When so many processes have been given up, roctap reads no process's memory any more: each process of roctap's that
-/// reads one of them may be held in the kernel as long as that pleases.
+/// When this many processes have been given up, roctap reads no process's memory any more: each may hold the reader
+/// process that reads it in the kernel for as long as it pleases.
 pub const MOST: usize = 16;
-/// When so many of them are one user's, roctap reads no memory of that user's processes any more. Some may be given up
-/// later, which were being read by then: they do not count, so that one user cannot use up the others' part.
+/// When this many of them are one user's, roctap reads no memory of that user's processes any more. Processes that were
+/// being read by then may be given up later: they do not count, so that one user cannot use up the others' part.
 const MOST_OF_A_USER: usize = MOST / 4;
 
-/// Whose a memory is.
+/// The process that a memory belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// The process.
     pub pid: u32,
-    /// Tells it from a later process of this number.
+    /// The time of its start, which tells it from a later process with this number.
     pub started: Option<u64>,
-    /// The real user of the process. All whose user cannot be told count as one's.
+    /// The real user of the process. Processes whose user cannot be determined count as one user's.
     pub user: Option<u32>,
 }
 
 /// Why a memory is not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It did not answer, or too slowly too often.
+    /// The process did not answer, or too slowly too often.
     Process,
-    /// Those of too many processes of its user did so.
+    /// Too many processes of its user did not answer, or too slowly.
     User,
-    /// Those of too many processes did.
+    /// Too many processes did not answer.
     All,
 }
 
-/// Slow answers, added up.
+/// The sum of slow answers.
 #[derive(Clone, Copy, Default)]
 struct Slow {
     slow_ns: u64,
-    /// When they took so long together.
+    /// The time at which the sum was that large.
     at_ns: u64,
 }
 
@@ -70,23 +70,23 @@ impl Slow {
     }
 }
 
-/// One process: its number and when it started.
+/// The key of a process: its number and when it started.
 type Key = (u32, Option<u64>);
 
-/// What is known of one user's processes.
+/// The sums of one user's processes.
 #[derive(Default)]
 struct User {
     slow: Slow,
-    /// Those that answered slowly.
+    /// The processes that answered slowly.
     processes: BTreeMap<Key, Slow>,
     given_up: BTreeSet<Key>,
 }
 
-/// What is known of all processes.
+/// The sums of all users.
 pub struct Budgets(BTreeMap<Option<u32>, User>);
 
 impl Budgets {
-    /// Nothing is known.
+    /// No process has answered slowly yet.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -107,7 +107,7 @@ impl Budgets {
         (self.0.values().map(given_up).sum::<usize>() >= MOST).then_some(Refusal::All)
     }
 
-    /// An answer took so long. Whether nothing more is read of the process because of it.
+    /// An answer took this long. Returns whether the process is given up because of it.
     pub fn answered(&mut self, owner: Owner, took: Duration, now_ns: u64) -> bool {
         if took <= QUICK {
             return false;
@@ -121,7 +121,7 @@ impl Budgets {
         process.is_beyond(OF_A_PROCESS, now_ns) && user.given_up.insert(key)
     }
 
-    /// There was no answer in that time: nothing more is read of the process.
+    /// There was no answer within that time: nothing more is read of the process.
     pub fn was_silent(&mut self, owner: Owner, waited: Duration, now_ns: u64) {
         let user = self.0.entry(owner.user).or_default();
         user.slow.add(waited, now_ns);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(budgets.0[&Some(1)].processes.len(), 1);
     }
 
-    /// Each process is quick enough for itself.
+    /// Each process is quick enough by itself.
     #[test]
     fn one_users_processes_share_a_budget() {
         let mut budgets = Budgets::new();
@@ -186,7 +186,7 @@ mod tests {
             for pid in 0..MOST as u32 {
                 let expected = (pid >= MOST_OF_A_USER as u32).then_some(Refusal::User);
                 assert_eq!(budgets.refusal(process(pid, user), 0), expected);
-                // Also those that were on their way.
+                // Requests that were on their way count too.
                 budgets.was_silent(process(pid, user), SECOND / 100, 0);
             }
             assert_eq!(budgets.refusal(process(0, user), 0), Some(Refusal::Process));

@@ -4,20 +4,20 @@ use std::{cell::Cell, ffi::CStr, io, ops::Range};
 
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 
-/// Most that is read of a file at once: its largest table.
+/// The most that is read of a file at once: its largest table.
 const MAX_PIECE_BYTES: u64 = 64 << 20;
-/// Most that is read of a file in all.
+/// The most that is read of a file in all.
 const MAX_BYTES: u64 = 256 << 20;
-/// Most that its names can be long in all, those included that share their bytes with others.
+/// The most bytes that the names of a file may have in all, including names that share their bytes with others.
 const MAX_NAMES_BYTES: u64 = 128 << 20;
-/// What a name counts at least: looking at it.
+/// The least number of bytes that a name counts for: the cost of looking at it.
 const NAME_BYTES: u64 = 32;
 /// Bytes of a block, and of the longest name.
 const BLOCK: u64 = 16 << 10;
 
-/// Where the bytes of an object file are.
+/// The bytes of an object file.
 pub trait Source {
-    /// How many there are.
+    /// The number of bytes.
     fn length(&self) -> u64;
 
     /// Fills `bytes` from `offset` on.
@@ -41,14 +41,14 @@ impl Source for &[u8] {
     }
 }
 
-/// What has been read of a range of a [`Source`].
+/// The parts of a [`Source`] that have been read, and the rest that can be.
 pub struct Contents<S: Source> {
     cache: ReadCache<Rest<S>>,
     names_left: Cell<u64>,
 }
 
 impl<S: Source> Contents<S> {
-    /// All of it.
+    /// All of the source.
     pub fn of(source: S) -> Self {
         let length = source.length();
         Self::range(source, 0, length)
@@ -61,13 +61,13 @@ impl<S: Source> Contents<S> {
         Self { cache: ReadCache::new(rest), names_left: Cell::new(MAX_NAMES_BYTES) }
     }
 
-    /// To read it by.
+    /// The view by which `object` reads the contents.
     pub fn view(&self) -> View<'_, S> {
         View(self)
     }
 }
 
-/// A source, and how much may still be read of it.
+/// A source, and the number of bytes that may still be read of it.
 struct Rest<S> {
     source: S,
     offset: u64,
@@ -100,8 +100,8 @@ impl<S: Source> ReadCacheOps for Rest<S> {
 
 /// A view of [`Contents`], for `object`.
 ///
-/// Names are read by the block: one by one, each costs two system calls, and a library has up to some
-/// 100,000 of them.
+/// Names are read by the block: read one by one, each would cost two system calls, and a library has up to some 100,000
+/// of them.
 pub struct View<'d, S: Source>(&'d Contents<S>);
 
 impl<S: Source> Clone for View<'_, S> {
@@ -124,7 +124,7 @@ impl<'d, S: Source> ReadRef<'d> for View<'d, S> {
         (&self.0.cache).read_bytes_at(offset, size)
     }
 
-    /// Only names, which end with NUL. One that is longer than a block is an error.
+    /// Reads names only, which end with NUL. A name that is longer than a block is an error.
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
         if delimiter != 0 {
             return Err(());
@@ -164,13 +164,13 @@ mod tests {
         assert_eq!(until(BLOCK - 3, end).unwrap().len(), 2);
         assert_eq!(until(BLOCK - 1, end).unwrap().len(), 0);
         assert_eq!(until(BLOCK, end).unwrap().len(), 5);
-        // Over the border of two blocks.
+        // Across the border of two blocks.
         assert_eq!(until(2 * BLOCK - 7, end).unwrap().len(), 12);
-        // No end: of the range, of the file; and nothing there.
+        // No NUL before the end of the range, or of the file; and an empty range.
         for (start, end) in [(BLOCK, BLOCK + 5), (2 * BLOCK + 6, end), (end, end + 9), (9, 3)] {
             until(start, end).unwrap_err();
         }
-        // The longest name, and one that is longer.
+        // The longest name, and one that is longer than allowed.
         assert_eq!(until(0, end).unwrap().len() as u64, BLOCK - 1);
         let endless = vec![b'x'; 3 * BLOCK as usize];
         Contents::of(&endless[..]).view().read_bytes_at_until(3..end, 0).unwrap_err();

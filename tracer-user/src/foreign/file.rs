@@ -16,7 +16,7 @@ use rustix::{
 
 use super::{Source, lossy};
 
-/// How often a path is looked up whose directories are renamed meanwhile.
+/// The most attempts to look up a path whose directories are renamed meanwhile.
 const ATTEMPTS: usize = 8;
 
 /// A regular file, open for reading.
@@ -32,17 +32,17 @@ impl File {
     ///
     /// # Errors
     ///
-    /// When it is not there, no regular file, or another process would have to give it up first (a lease).
+    /// When the file does not exist, is no regular file, or another process would have to give it up first (a lease).
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_name(&open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Opens what process `pid` calls `path`: no link leads out of its root, and what the process may not
-    /// read itself is not read for it.
+    /// Opens the file that process `pid` calls `path`: no link leads out of the process's root, and a file that the
+    /// process may not read itself is not read for it.
     ///
     /// # Errors
     ///
-    /// As of [`File::open`], and when the process may not read it.
+    /// As of [`File::open`], and when the process may not read the file.
     pub fn of_process(pid: u32, path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = open(format!("/proc/{pid}/root"), flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -65,15 +65,15 @@ impl File {
         Ok(file)
     }
 
-    /// Opens what was looked up, which did nothing to it.
+    /// Opens a file that was looked up with `O_PATH`, which had no effect on it.
     fn of_name(name: &OwnedFd) -> io::Result<Self> {
-        // What the kernel knows: nobody is asked.
+        // Only what the kernel knows already: no server is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let kind = statx(name, c"", flags, StatxFlags::TYPE)?.stx_mode;
         if FileType::from_raw_mode(kind.into()) != FileType::RegularFile {
             return Err(io::Error::other("not a regular file"));
         }
-        // Opening waits for whoever has a lease on the file, unless one does not want to wait.
+        // With O_NONBLOCK, since opening would else wait for a process that has a lease on the file.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = open(format!("/proc/self/fd/{}", name.as_raw_fd()), flags, Mode::empty());
         let file = fs::File::from(file.map_err(|error| match error {
@@ -83,21 +83,21 @@ impl File {
         Ok(Self { attributes: file.metadata()?, file })
     }
 
-    /// What the file system says of it, when it was opened.
+    /// The file's attributes when it was opened.
     pub fn attributes(&self) -> &fs::Metadata {
         &self.attributes
     }
 
-    /// Its own path, whatever links led to it.
+    /// The file's own path, whatever links led to it.
     pub fn real_path(&self) -> Option<PathBuf> {
         fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
     }
 
-    /// Its first bytes, at most `limit`.
+    /// The file's first bytes, at most `limit`.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn beginning(&self, limit: u64) -> io::Result<Vec<u8>> {
         let length = usize::try_from(self.attributes.len().min(limit)).unwrap_or(0);
         let mut bytes = vec![0; length];
@@ -132,14 +132,13 @@ impl Source for File {
     }
 }
 
-/// Whether a process of this `status` may read a file of that owner, group and mode. Access lists are not
-/// looked at.
+/// Whether a process of this `status` may read a file of this owner, group and mode. Access lists are not considered.
 pub fn may_read(status: &str, [owner, owners, mode]: [u32; 3]) -> bool {
     let ids = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().map_while(|id| id.parse::<u32>().ok())
     };
-    // Real, effective, saved, and that for file systems.
+    // The ids are the real, effective and saved one, and the one for file systems.
     let (Some(user), Some(group)) = (ids("Uid:").nth(3), ids("Gid:").nth(3)) else { return false };
     let bit = if user == 0 {
         return true;
@@ -178,12 +177,12 @@ mod tests {
         assert_eq!(opened.beginning(3).unwrap(), b"tex");
         assert_eq!(opened.beginning(30).unwrap(), b"text");
         assert_eq!(opened.real_path().unwrap(), regular);
-        // It shrinks.
+        // The file shrinks.
         fs::write(&regular, "").unwrap();
         opened.beginning(30).unwrap_err();
     }
 
-    /// A lease holds up for 45 s whoever opens the file and waits.
+    /// A lease delays a process that opens the file and waits by 45 s.
     #[test]
     fn a_leased_file_is_not_waited_for() {
         let leased = tempfile::NamedTempFile::new().unwrap();
@@ -193,7 +192,7 @@ mod tests {
 
     #[expect(unsafe_code, reason = "a system call that no crate at hand wraps")]
     fn lease(file: &fs::File) -> io::Result<()> {
-        // What tells of the opening must not end the test.
+        // The signal that reports the opening must not end the test.
         let ignored = signal_hook::consts::SIGIO;
         let heard = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         signal_hook::flag::register(ignored, heard)?;
@@ -212,7 +211,7 @@ mod tests {
         let own = std::process::id();
         let opened = File::of_process(own, &link).unwrap();
         assert_eq!(opened.real_path().unwrap(), target);
-        // One of the kernel's links would lead anywhere.
+        // A magic link of the kernel could lead anywhere.
         symlink(format!("/proc/{own}/exe"), directory.path().join("magic")).unwrap();
         File::of_process(own, &directory.path().join("magic")).unwrap_err();
     }

@@ -1,4 +1,4 @@
-//! What a process has mapped: `/proc/PID/maps`.
+//! The mappings of a process: `/proc/PID/maps`.
 
 use std::{
     ffi::OsStr,
@@ -11,27 +11,27 @@ use std::{
 /// The text of `/proc/PID/maps`.
 pub struct Maps(Vec<u8>);
 
-/// A line of it.
+/// A line of the text: one mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map<'t> {
     /// The addresses.
     pub range: Range<u64>,
-    /// It can be written to.
+    /// Whether it can be written to.
     pub writable: bool,
-    /// It can be executed.
+    /// Whether it can be executed.
     pub executable: bool,
-    /// Where in its file it begins.
+    /// The offset in its file at which it begins.
     pub offset: u64,
     /// Its file's device: major and minor number.
     pub device: (u32, u32),
     /// Its file's inode.
     pub inode: u64,
-    /// Its file, as the kernel shows it; none of other memory.
+    /// Its file, as the kernel shows it; none for other memory.
     pub path: Option<&'t Path>,
 }
 
 impl Maps {
-    /// Reads those of process `pid`.
+    /// Reads the mappings of process `pid`.
     ///
     /// # Errors
     ///
@@ -40,12 +40,12 @@ impl Maps {
         super::text(format!("/proc/{pid}/maps").as_ref()).map(Self)
     }
 
-    /// From a text.
+    /// Takes a text as that of a process.
     pub fn from_text(text: &[u8]) -> Self {
         Self(text.to_owned())
     }
 
-    /// The lines that are as they should be.
+    /// The mappings of the lines that are well-formed.
     pub fn iter(&self) -> impl Iterator<Item = Map<'_>> {
         self.0.split(|&byte| byte == b'\n').filter_map(line)
     }
@@ -78,7 +78,7 @@ fn line(text: &[u8]) -> Option<Map<'_>> {
 }
 
 impl Map<'_> {
-    /// Its path without what the kernel adds when the file's name is gone.
+    /// The file's path without the text that the kernel adds when the file's name is gone.
     pub fn plain_path(&self) -> Option<PathBuf> {
         let bytes = self.path?.as_os_str().as_bytes();
         let plain = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);

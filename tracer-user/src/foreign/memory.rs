@@ -1,13 +1,13 @@
 //! Reading and writing the memory of another process, in bounded time.
 //!
-//! A process can map a file of a file system that it serves itself (FUSE), or have page faults sent to
-//! itself (`userfaultfd`). Whoever then touches such a page waits in the kernel for an answer that need never
-//! come, in part without being killable. So roctap touches nothing itself: a process of its own does
-//! ([`super::reader_process`]), and is given up if it does not come back. What it was asked about is not asked
-//! again; nor is what answers slowly again and again ([`super::budgets`]).
+//! A process can map a file of a file system that it serves itself (FUSE), or have page faults sent to itself
+//! (`userfaultfd`). A thread that touches such a page waits in the kernel for an answer that need never come, in part
+//! without being killable. So roctap does not touch the memory itself: a process of its own does
+//! ([`super::reader_process`]), and is given up if it does not come back. A memory that gave no answer is not asked
+//! again; nor is one that answers slowly again and again ([`super::budgets`]).
 //!
-//! Each thread that reads has such a process for itself meanwhile, so that none waits for the memory that
-//! another one reads. There are as many as threads that read at once: the main one, and those that put
+//! Each thread that reads has such a process for itself meanwhile, so that no thread waits for the memory that another
+//! one reads. There are as many of these processes as threads that read at once: the main thread, and those that put
 //! shims into processes, which are bounded.
 
 use std::{
@@ -27,11 +27,11 @@ use super::{
 };
 use crate::clock;
 
-/// Processes that nobody needs now are kept up to this number.
+/// Idle reader processes are kept up to this number.
 const MOST_IDLE: usize = 4;
 
-/// The memory of a process, of the program that it executed when this was opened: when it executes another
-/// one, nothing can be read any more.
+/// The memory of a process, as of the program that it ran when this was opened: when it executes another program,
+/// nothing can be read any more.
 #[derive(Debug)]
 pub struct TargetMemory {
     owner: Owner,
@@ -40,7 +40,7 @@ pub struct TargetMemory {
     waited_ns: AtomicU64,
 }
 
-/// What may be done to a memory.
+/// The permitted access to a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Reading it.
@@ -49,19 +49,19 @@ pub enum Access {
     Write,
 }
 
-/// The processes that read and have nothing to do, what came of others, and of those that were asked about.
+/// The reader processes that are idle, those that were given up, and the budgets of the processes that were read.
 struct Readers {
     idle: Vec<ReaderProcess>,
     ending: Vec<Ending>,
     budgets: Budgets,
 }
 
-/// Never locked while a memory is waited for.
+/// Never locked while roctap waits for a memory.
 static READERS: Mutex<Readers> =
     Mutex::new(Readers { idle: Vec::new(), ending: Vec::new(), budgets: Budgets::new() });
 
 impl TargetMemory {
-    /// Opens that of process `pid`.
+    /// Opens the memory of process `pid`.
     ///
     /// # Errors
     ///
@@ -76,12 +76,13 @@ impl TargetMemory {
         Ok(Self { owner, file, waited_ns: AtomicU64::new(0) })
     }
 
-    /// How long it was waited for in all, but for the time in which who reads it waited for a CPU, and most of that on one.
+    /// The time that was spent on waiting for this memory in all, without the time for which the reader process waited
+    /// for a CPU, and without most of its time on one.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_ns.load(Relaxed))
     }
 
-    /// Reads from `address` on, and how many bytes: fewer than asked for where the rest is not there.
+    /// Reads from `address` on, and returns how many bytes: fewer than asked for if the rest is not there.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl TargetMemory {
     pub fn read_exact_at(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
         let read = self.read_at(bytes, address)?;
         let rest = bytes.get_mut(read..).unwrap_or_default();
-        // Asked for by itself, what is missing tells why.
+        // A read of the missing part alone gives the reason.
         if rest.is_empty() || self.read_at(rest, address.wrapping_add(read as u64))? == rest.len() {
             Ok(())
         } else {
@@ -118,7 +119,7 @@ impl TargetMemory {
         }
     }
 
-    /// Writes to `address`, whatever the protection.
+    /// Writes to `address`, whatever its protection.
     ///
     /// # Errors
     ///
@@ -176,13 +177,13 @@ fn readers() -> MutexGuard<'static, Readers> {
 }
 
 impl Readers {
-    /// Whether a memory may be asked about.
+    /// Checks that a memory may be read.
     fn check(&self, owner: Owner) -> io::Result<()> {
         let refusal = self.budgets.refusal(owner, clock::now_ns());
         refusal.map_or(Ok(()), |refusal| Err(refused(owner, refusal)))
     }
 
-    /// A process that can be asked about a memory; none when there has to be a new one.
+    /// An idle process to read a memory; none if a new one is needed.
     fn idle_for(&mut self, owner: Owner) -> io::Result<Option<ReaderProcess>> {
         self.check(owner)?;
         self.ending.retain(Ending::goes_on);
@@ -232,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the stack of a process's first thread begins.
+    /// The address at which the stack of a process's first thread begins.
     fn stack_end(pid: u32) -> u64 {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
         let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(read, long);
         memory.write_all_at(&[9; 2 * MOST_BYTES], address(&read)).unwrap();
         assert!(std::hint::black_box(&read)[..2 * MOST_BYTES].iter().all(|&byte| byte == 9));
-        // The first page is never mapped, and no memory is behind the last one of the stack.
+        // The first page is never mapped, and there is no memory behind the last page of the stack.
         memory.read_at(&mut read, 0).unwrap_err();
         let end = stack_end(std::process::id());
         assert_eq!(memory.read_at(&mut read, end - 100).unwrap(), 100);
@@ -290,19 +291,19 @@ mod tests {
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
-        // Those of other tests may be among them, which are replaced too.
+        // Reader processes of other tests may be among these; they are replaced too.
         let _endings: Vec<Ending> = readers().idle.drain(..).map(ReaderProcess::give_up).collect();
         read().unwrap();
     }
 
-    /// A page fault of a memory that is asked about may take its time: the others are asked meanwhile.
+    /// A page fault of one memory may take its time: other memories are read meanwhile.
     #[test]
     fn nobody_waits_for_the_memory_that_another_one_reads() {
         let own = TargetMemory::open(std::process::id(), Access::Read).unwrap();
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
-        // As a thread that waits for an answer has it.
+        // The state of a thread that waits for an answer.
         let taken = readers().idle_for(own.owner).unwrap();
         std::thread::scope(|scope| scope.spawn(|| read().unwrap()).join().unwrap());
         if let Some(reader) = taken {

@@ -1,18 +1,18 @@
-//! What a traced process chose: its files, and what the kernel tells of it in its own words.
+//! Access to the parts of the world that a traced process chose: its files, memory, and its own words in `/proc`.
 //!
-//! roctap has more rights than the process as a rule, so the process could have it wait, grow, or read what
-//! is not the process's to read. All of it therefore comes through here:
+//! roctap usually has more rights than the process, so the process could make it wait, use up memory, or read data that
+//! the process may not read. All such access therefore goes through this module:
 //!
-//! - [`File`] opens: regular files alone, inside the process's root, never waiting for another process;
-//! - [`Contents`] reads an object file piece by piece, and no more than is allowed in all. Nothing is
-//!   mapped: a file that shrinks ends in an error;
-//! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped;
-//! - [`TargetMemory`] reads and writes its memory, by a process that is given up if that takes too long; so is a
-//!   target whose memory is slow again and again.
+//! - [`File`] opens files: regular files alone, inside the process's root, never waiting for another process;
+//! - [`Contents`] reads an object file piece by piece, and no more than is allowed in all. Nothing is mapped: reading a
+//!   file that shrinks ends in an error;
+//! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] the mappings of a process;
+//! - [`TargetMemory`] reads and writes a process's memory, by a process of roctap's that is given up if that takes too
+//!   long; a target whose memory is slow again and again is given up, too.
 //!
-//! What cannot be kept off: a file system can make whoever reads from it wait. The kernel keeps root out of
-//! those that users serve (FUSE), unless `/etc/fuse.conf` says `user_allow_other`. A network file system
-//! whose server is gone holds roctap as it holds the process.
+//! One thing cannot be prevented: a file system can make its readers wait. The kernel keeps root out of the file
+//! systems that users serve (FUSE), unless `/etc/fuse.conf` says `user_allow_other`. A network file system whose
+//! server is gone holds roctap as it holds the process.
 
 mod budgets;
 mod contents;

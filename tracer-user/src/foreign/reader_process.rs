@@ -1,17 +1,17 @@
-//! The process that reads memory for [`super::TargetMemory`], and may be lost by it.
+//! The process that reads memory for [`super::TargetMemory`], and that may get stuck in doing so.
 //!
-//! It is forked from roctap and executes nothing: it takes a request and an open `/proc/PID/mem` from a
-//! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but
-//! these and its own `schedstat`, and of roctap's rights that to trace alone.
+//! It is forked from roctap and executes no other program: it takes a request and an open `/proc/PID/mem` from a
+//! socket, reads or writes, answers, and ends when the other end is closed. It has no descriptors but these and its
+//! own `schedstat`, and of roctap's rights only the right to trace.
 //!
-//! Only the time counts in which it did not wait for a CPU: it measures that itself, and whoever waits for it looks at
-//! whether it could run ([`super::schedule`]). Of the time on a CPU a part counts ([`ON_CPU`]).
+//! Only the time counts for which the process did not wait for a CPU: it measures that itself, and the waiting thread
+//! looks at whether it could run ([`super::schedule`]). Of its time on a CPU a part counts ([`ON_CPU`]).
 //!
-//! It touches the memory twice. Whoever reads through `/proc/PID/mem` waits with the lock of the process's
-//! address space: the process could then map nothing for as long, and nobody place a probe in a file that it
-//! maps (Linux 6.18, `__access_remote_vm`). `process_vm_readv` waits without that lock, and killably as a
-//! rule (`__get_user_pages_locked`); but it goes by number, and fails for memory of devices. So it comes
-//! first, to have the pages there, and what it read is dropped.
+//! It touches the memory twice. A thread that reads through `/proc/PID/mem` waits with the lock of the process's
+//! address space held: for as long, the process could map nothing, and no tool could place a probe in a file that it
+//! maps (Linux 6.18, `__access_remote_vm`). `process_vm_readv` waits without that lock, and usually killably
+//! (`__get_user_pages_locked`); but it goes by number, and fails for memory of devices. So `process_vm_readv` comes
+//! first, to bring the pages in, and its result is dropped.
 #![expect(unsafe_code, reason = "fork, and a system call that no crate at hand wraps")]
 
 use std::{
@@ -37,79 +37,79 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::schedule::{Look, Schedule, Silence};
 use crate::{alarm, clock, privileges};
 
-/// How long an answer may take, without waiting for a CPU.
+/// The longest time for an answer, without waiting for a CPU.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// So much of the time on a CPU counts for one of what an answer took. Pages can be made that take their reader CPU time;
-/// and a CPU of a virtual machine may be stopped by its host while a thread is on it.
+/// One part in so many of the time on a CPU counts as time of the answer. Pages can be made that take their reader CPU
+/// time; and a CPU of a virtual machine may be stopped by its host while a thread is on it.
 const ON_CPU: u64 = 4;
-/// When the process ends by itself, if one request takes so long: who asked may have ended.
+/// The process ends by itself if one request takes this long: roctap may have ended.
 const ALONE_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes of one request at most: with its head it fits into the smallest socket buffer that anybody sets.
+/// The most bytes of one request: with its head it fits into the smallest socket buffer that anybody sets.
 pub const MOST_BYTES: usize = 16 << 10;
 
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const HEAD_BYTES: usize = size_of::<Head>();
 const MESSAGE_BYTES: usize = HEAD_BYTES + MOST_BYTES;
-/// As `ps` shows it.
+/// The name that `ps` shows.
 const NAME: &std::ffi::CStr = c"roctap-memory";
 
-/// What is asked for, and what is answered: bytes follow that are to be written, or were read.
+/// The head of a request and of an answer: the bytes to be written follow a request, those that were read an answer.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Head {
     address: u64,
     pid: u32,
-    /// Of the request: how many are to be read or written. Of the answer: how many were.
+    /// In a request: how many bytes are to be read or written. In an answer: how many were.
     count: u32,
     writes: u32,
-    /// Of the answer: errno, 0 without an error.
+    /// In an answer: errno, 0 without an error.
     error: i32,
-    /// Of the answer: how long it took, without waiting for a CPU, and with a part of the time on one.
+    /// In an answer: the time that it took, without waiting for a CPU, and with a part of the time on one.
     took_ns: u64,
 }
 
-/// What is to be done at an address.
+/// The access at an address.
 #[derive(Debug)]
 pub enum Task<'b> {
-    /// Read as much as is there.
+    /// Reads as many bytes as are there.
     Read(&'b mut [u8]),
-    /// Write.
+    /// Writes.
     Write(&'b [u8]),
 }
 
-/// A request, of [`MOST_BYTES`] at most.
+/// A request, with [`MOST_BYTES`] at most.
 #[derive(Debug)]
 pub struct Request<'b> {
-    /// Whose memory it is, as far as is known.
+    /// The process that the memory belongs to, as far as is known.
     pub pid: u32,
     /// The memory.
     pub memory: BorrowedFd<'b>,
-    /// Where in it.
+    /// The address in it.
     pub address: u64,
-    /// What is done there.
+    /// The access to make there.
     pub task: Task<'b>,
 }
 
-/// What has come of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Answer {
     /// How many bytes were read or written.
     pub done: io::Result<usize>,
-    /// How long it took, without waiting for a CPU, and with a part of the time on one.
+    /// The time that it took, without waiting for a CPU, and with a part of the time on one.
     pub took: Duration,
 }
 
-/// There is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// The process has ended, after it was waited for so long.
+    /// The process has ended, after roctap had waited for this long.
     Ended(Duration),
-    /// It takes too long.
+    /// The process takes too long.
     Late,
 }
 
 impl Lost {
-    /// How long it was waited for, without its waiting for a CPU.
+    /// The time for which roctap waited for the process, without the process's waiting for a CPU.
     pub fn waited(self) -> Duration {
         match self {
             Self::Ended(waited) => waited,
@@ -126,18 +126,18 @@ pub struct ReaderProcess {
 }
 
 impl ReaderProcess {
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Errors
     ///
-    /// When the machine has no room for it.
+    /// When the machine has no room for the process.
     pub fn start() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        // Before there is a second process, since the handlers of this one are not for it.
+        // Blocked before the fork, since this process's signal handlers are not for the new one.
         let signals = Blocked::all();
-        // SAFETY: the new process runs `serve` alone, which neither allocates nor takes a lock nor returns: of
-        // all else it may have caught another thread in the middle.
+        // SAFETY: the new process runs `serve` alone, which neither allocates nor takes a lock nor returns: the fork
+        // may have caught another thread in the middle of anything else.
         let pid = match unsafe { libc::fork() } {
             0 => serve(its),
             pid => pid,
@@ -147,7 +147,7 @@ impl ReaderProcess {
         Pid::from_raw(pid.max(0)).map(|pid| Self { socket: ours, pid }).ok_or(forked)
     }
 
-    /// Has it do something, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub fn ask(&self, request: Request<'_>) -> Result<Answer, Lost> {
         let Request { pid, memory, address, task } = request;
         let (writes, count) = match &task {
@@ -169,7 +169,7 @@ impl ReaderProcess {
         let received = recv(&self.socket, &mut answer[..], RecvFlags::empty());
         let (length, _) = received.map_err(|_| ended)?;
         let (head, bytes) = Head::read_from_prefix(&answer[..length]).map_err(|_| ended)?;
-        // By the clock that does not count when all of roctap is held up.
+        // At most the time by roctap's clock, which does not count while all of roctap is held up.
         let took = Duration::from_nanos(head.took_ns).min(silence.so_far(clock::now_ns()));
         let done = (head.count as usize).min(count);
         if let Task::Read(into) = task {
@@ -180,7 +180,7 @@ impl ReaderProcess {
         Ok(Answer { done: if head.error == 0 { Ok(done) } else { Err(error()) }, took })
     }
 
-    /// Waits until it has answered, or has ended.
+    /// Waits until the process has answered, or has ended.
     fn wait(&self) -> Result<Silence, Lost> {
         let mut silence = Silence::since(clock::now_ns());
         loop {
@@ -196,7 +196,8 @@ impl ReaderProcess {
         }
     }
 
-    /// Ends it, as soon as the kernel lets it; what is returned is asked for that now and then.
+    /// Ends the process, as soon as the kernel allows it; the caller asks the returned value now and then whether it
+    /// has.
     pub fn give_up(self) -> Ending {
         let _ = kill_process(self.pid, Signal::KILL);
         Ending(self.pid)
@@ -208,13 +209,13 @@ impl ReaderProcess {
 pub struct Ending(Pid);
 
 impl Ending {
-    /// Whether it is still there.
+    /// Whether the process is still there.
     pub fn goes_on(&self) -> bool {
         matches!(waitpid(Some(self.0), WaitOptions::NOHANG), Ok(None))
     }
 }
 
-/// All signals of this thread are blocked, until this is dropped.
+/// Blocks all signals of this thread, until this is dropped.
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
@@ -237,7 +238,7 @@ impl Drop for Blocked {
     }
 }
 
-/// The whole life of the process. See [`ReaderProcess::start`] for what it must not do.
+/// The body of the process. See [`ReaderProcess::start`] for what it must not do.
 fn serve(socket: OwnedFd) -> ! {
     let number = socket.as_raw_fd().cast_unsigned();
     // SAFETY: the descriptors are this process's own copies, of which it uses the one that is left open; the
@@ -258,7 +259,7 @@ fn serve(socket: OwnedFd) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Answers one request; none when there will be no other.
+/// Answers one request; none if no other will come.
 fn answer(
     socket: &OwnedFd,
     own: Option<&OwnedFd>,
@@ -304,8 +305,8 @@ fn answer(
     send(socket, message.get(..HEAD_BYTES + read)?, SendFlags::NOSIGNAL).ok().map(drop)
 }
 
-/// Has the kernel bring in the pages that a request is about. That it fails says nothing: by number it may be
-/// forbidden, or another process's.
+/// Makes the kernel bring in the pages that a request is about. A failure means nothing: access by number may be
+/// forbidden, or reach another process.
 fn fetch(head: &Head, bytes: &mut [u8]) {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let at = ptr::without_provenance_mut(head.address as usize);

@@ -1,31 +1,31 @@
-//! Telling a memory that has its reader wait from a machine that does: a thread that could run and waits for
-//! a CPU waits for nobody's memory.
+//! Distinguishes a memory that makes its reader wait from a machine that does: a thread that could run and waits for a
+//! CPU does not wait for a memory.
 
 use std::{fs, os::fd::AsFd, sync::LazyLock, time::Duration};
 
 use tracer_common::waited::Waited;
 
-/// Longest text of a `schedstat`: three numbers.
+/// The longest text of a `schedstat`: three numbers.
 const MOST_BYTES: usize = 64;
 
-/// Whether this kernel counts (`CONFIG_SCHED_INFO`, and `delayacct` where nothing else needs it). If not, the
-/// file is missing or its numbers are zero, also for this process, which has run.
+/// Whether this kernel counts (`CONFIG_SCHED_INFO`, and `delayacct` if nothing else needs it). If not, the file is
+/// missing or its numbers are zero, even for this process, which has run.
 static IS_COUNTED: LazyLock<bool> = LazyLock::new(|| {
     let own = fs::File::open("/proc/self/schedstat");
     own.ok().and_then(Schedule::of).is_some_and(|own| own.on_cpu_ns > 0)
 });
 
-/// What the kernel has counted of a thread, in its `schedstat`.
+/// The times that the kernel has counted for a thread, from its `schedstat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// How long it was on a CPU, ns.
+    /// The time on a CPU, ns.
     on_cpu_ns: u64,
-    /// How long it waited for one, ns. It is counted when the thread gets it.
+    /// The time for which the thread waited for a CPU, ns. It is counted when the thread gets one.
     queued_ns: u64,
 }
 
 impl Schedule {
-    /// Reads an open `schedstat`. It may be called behind a `fork`.
+    /// Reads an open `schedstat`. May be called behind a `fork`.
     pub fn of(file: impl AsFd) -> Option<Self> {
         let mut text = [0; MOST_BYTES];
         let length = rustix::io::pread(file, &mut text, 0).ok()?;
@@ -38,27 +38,27 @@ impl Schedule {
         Some(Self { on_cpu_ns: next()?, queued_ns: next()? })
     }
 
-    /// How long the thread waited for a CPU since `before`, ns; 0 where that is not counted.
+    /// The time for which the thread waited for a CPU since `before`, ns; 0 if that is not counted.
     pub fn queued_since(self, before: Self) -> u64 {
         self.queued_ns.saturating_sub(before.queued_ns)
     }
 }
 
-/// A thread, as it is now.
+/// The state of a thread at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
     schedule: Schedule,
-    /// It is on a CPU, or waits for one.
+    /// Whether the thread is on a CPU, or waits for one.
     can_run: bool,
 }
 
 impl Look {
-    /// Of a thread that never gets one.
+    /// The state of a thread that waits for a CPU and never gets one.
     #[cfg(test)]
     pub const WAITS_FOR_A_CPU: Self =
         Self { schedule: Schedule { on_cpu_ns: 0, queued_ns: 0 }, can_run: true };
 
-    /// Looks at thread `tid` of process `pid`; none where the kernel does not count.
+    /// Looks at thread `tid` of process `pid`; none if the kernel does not count.
     pub fn at(pid: u32, tid: u32) -> Option<Self> {
         let stat = super::text(format!("/proc/{pid}/task/{tid}/stat").as_ref()).ok()?;
         let can_run = super::lossy(&stat).rsplit_once(") ")?.1.starts_with('R');
@@ -68,28 +68,28 @@ impl Look {
     }
 }
 
-/// How long a thread has been waited for.
+/// The time for which roctap has waited for a thread.
 #[derive(Debug)]
 pub struct Silence {
     waited: Waited,
     last: Option<Look>,
     blocked_ns: u64,
-    /// Time of which it is not known yet whether the thread waited for a CPU.
+    /// Time for which it is not known yet whether the thread waited for a CPU.
     unknown_ns: u64,
 }
 
 impl Silence {
-    /// From `now_ns` on.
+    /// The wait begins at `now_ns`.
     pub fn since(now_ns: u64) -> Self {
         Self { waited: Waited::since(now_ns), last: None, blocked_ns: 0, unknown_ns: 0 }
     }
 
-    /// How long it has been at `now_ns`, in all.
+    /// The whole time of the wait at `now_ns`.
     pub fn so_far(&mut self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.waited.look(now_ns))
     }
 
-    /// At `now_ns` the thread looks like that, and has not answered.
+    /// At `now_ns` the thread has this state, and has not answered.
     pub fn goes_on(&mut self, now_ns: u64, look: Option<Look>) {
         let before_ns = self.waited.at_last_look();
         let passed_ns = self.waited.look(now_ns) - before_ns;
@@ -104,7 +104,7 @@ impl Silence {
         let all_ns = (self.unknown_ns + passed_ns).saturating_sub(queued_ns);
         let blocked_ns = match (can_run, used_ns) {
             (false, _) => all_ns,
-            // Since when it has waited for a CPU is counted when it gets it.
+            // A wait for a CPU that still lasts is counted only when the thread gets the CPU.
             (true, 0) => 0,
             (true, used_ns) => all_ns.min(earlier_ns + used_ns),
         };
@@ -112,7 +112,7 @@ impl Silence {
         self.unknown_ns = all_ns - blocked_ns;
     }
 
-    /// How long it has been but for the time in which the thread waited for a CPU.
+    /// The time of the wait without the time for which the thread waited for a CPU.
     pub fn blocked(&self) -> Duration {
         Duration::from_nanos(self.blocked_ns)
     }
@@ -129,7 +129,7 @@ mod tests {
         Some(Look { schedule, can_run })
     }
 
-    /// What is charged, ms, after looks every 20 ms.
+    /// The time that is charged, ms, after looks every 20 ms.
     fn charged<const LOOKS: usize>(looks: [Option<Look>; LOOKS]) -> [u128; LOOKS] {
         let (mut silence, mut now_ns) = (Silence::since(0), 0);
         looks.map(|look| {
@@ -150,20 +150,20 @@ mod tests {
     #[test]
     fn who_waits_for_a_cpu_is_not() {
         assert_eq!(charged([look(true, 5, 7), look(true, 5, 7), look(true, 5, 7)]), [0, 0, 0]);
-        // It had one at last, after 55 ms, and sleeps again.
+        // The thread got a CPU at last, after 55 ms, and sleeps again.
         let looks = [look(true, 5, 7), look(true, 5, 7), look(false, 6, 62), look(false, 6, 62)];
         assert_eq!(charged(looks), [0, 0, 5, 25]);
         let looks = [look(false, 5, 7), look(false, 6, 22), look(false, 6, 22)];
         assert_eq!(charged(looks), [20, 25, 45]);
     }
 
-    /// As where one page fault follows another.
+    /// As if one page fault followed another.
     #[test]
     fn who_keeps_a_cpu_busy_is_waited_for() {
         assert_eq!(charged([look(true, 5, 7), look(true, 25, 7), look(true, 29, 7)]), [0, 40, 44]);
     }
 
-    /// As where page faults are answered in step with the looks.
+    /// As if page faults were answered in step with the looks.
     #[test]
     fn who_runs_at_each_look_and_sleeps_in_between_is_waited_for() {
         let looks = [look(true, 5, 7), look(true, 6, 7), look(true, 7, 8), look(true, 8, 8)];

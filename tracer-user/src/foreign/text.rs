@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Longest text: that of a process which has mapped half a million files.
+/// The longest text: that of a process which has mapped half a million files.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a file of `/proc`.
@@ -23,19 +23,18 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What tells the program that a process or thread runs from others that it executes: its auxiliary vector,
-/// where the kernel notes the addresses that it has chosen for program, stack and vDSO, each time anew. For
-/// a program that gives more rights it always chooses them.
+/// An identity of the program that a process or thread runs, which tells it from others that the process executes: its
+/// auxiliary vector, in which the kernel notes the addresses that it has chosen for program, stack and vDSO, each time
+/// anew. For a program that gives more rights it always chooses them.
 ///
 /// # Errors
 ///
-/// When it has ended, or may not be traced.
+/// When the process has ended, or may not be traced.
 pub fn program(pid: u32) -> io::Result<Vec<u8>> {
     read(format!("/proc/{pid}/auxv").as_ref())
 }
 
-/// The user whose process it is: the real one, since programs change the other. None when that cannot be
-/// told.
+/// The user of a process: the real one, since programs change the other. None if it cannot be determined.
 pub fn real_user(pid: u32) -> Option<u32> {
     let status = read(format!("/proc/{pid}/status").as_ref()).ok()?;
     field(&lossy(&status), "Uid")?.split_whitespace().next()?.parse().ok()
@@ -52,12 +51,12 @@ pub fn beginning(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As text, whatever the bytes are: the kernel cuts names of threads in the middle of a character.
+/// The bytes as text, whatever they are: the kernel cuts names of threads in the middle of a character.
 pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// What a line of a `/proc/PID/status` says, by the name that it begins with.
+/// The value of a line of `/proc/PID/status`, by the name that the line begins with.
 pub fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     let value = |line: &'t str| line.strip_prefix(name)?.strip_prefix(':');
     status.lines().find_map(value).map(str::trim)

@@ -1,9 +1,9 @@
 //! Names of kernels, read from outside through the runtime's debugger interface.
 //!
-//! The HSA runtime keeps a list of loaded code objects for debuggers, in the form that `ld.so` keeps its
-//! libraries in: the exported `_amdgpu_r_debug` leads to a chain of `link_map`, whose names are URIs of
-//! ELF files (`memory://PID#offset=…&size=…` or `file://PATH#offset=…&size=…`). A kernel's descriptor
-//! is the symbol `NAME.kd`; its address in the process is what packets carry.
+//! The HSA runtime keeps a list of loaded code objects for debuggers, in the form in which `ld.so` keeps its libraries:
+//! the exported `_amdgpu_r_debug` leads to a chain of `link_map`, whose names are URIs of ELF files
+//! (`memory://PID#offset=…&size=…` or `file://PATH#offset=…&size=…`). A kernel's descriptor is the symbol `NAME.kd`;
+//! packets carry its address in the process.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,21 +25,21 @@ use crate::{
 
 /// The exported variable of the HSA runtime.
 pub const DEBUGGER_LIST: &str = "_amdgpu_r_debug";
-/// Code objects that are looked at.
+/// The most code objects that are looked at.
 const MAX_OBJECTS: usize = 1 << 16;
 /// Longest URI.
 const MAX_URI_BYTES: usize = 4096;
-/// Longest URIs together.
+/// The most bytes of all URIs together.
 const MAX_LIST_BYTES: usize = 16 << 20;
 /// Bytes of an URI that are read at once.
 const PIECE_BYTES: usize = 256;
-/// Symbols that are looked at in one table of a code object.
+/// The most symbols that are looked at in one table of a code object.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// Kernels that a process can name in all.
+/// The most kernels that a process can name in all.
 const MAX_KERNELS: usize = 1 << 20;
-/// How long their names can be together, bytes.
+/// The most bytes of their names together.
 const MAX_NAMES_BYTES: usize = 64 << 20;
-/// How long code objects are read in one go, but for the first.
+/// The longest time for which code objects are read in one go; the first one is always read.
 const READ_FOR: Duration = Duration::from_millis(200);
 
 /// A kernel: the address of its descriptor, and its raw name.
@@ -54,15 +54,15 @@ pub struct CodeObjects {
     pid: u32,
     /// Address of the list.
     list: u64,
-    /// Those that have been read, with the round in which they were last listed.
+    /// The code objects that have been read, with the round in which each was last listed.
     known: HashMap<(u64, String), u64>,
     round: u64,
     room: Room,
-    /// Some of those that were listed have not been read yet.
+    /// Whether some of the listed code objects have not been read yet.
     unfinished: bool,
 }
 
-/// What may still come from a process.
+/// The number of kernels, and of bytes of their names, that a process may still send.
 #[derive(Clone, Copy)]
 struct Room {
     kernels: usize,
@@ -98,7 +98,7 @@ impl CodeObjects {
         Self { pid, list, known, round: 0, room: Room::ALL, unfinished: false }
     }
 
-    /// Whether the next look finds something for sure.
+    /// Whether the next look surely finds something.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
     }
@@ -121,7 +121,7 @@ impl CodeObjects {
             if self.room.is_full() {
                 break;
             }
-            // One is always read: however slow it is here, all are some time.
+            // One is always read: so all of them are in the end, however slow this is.
             if read > 0 && began.elapsed() > READ_FOR {
                 self.unfinished = true;
                 continue;
@@ -156,7 +156,7 @@ impl CodeObjects {
             }
             self.known.insert(key, self.round);
         }
-        // One that comes back at the same address is another one.
+        // A code object that comes back at the same address is another one.
         if list_is_whole {
             self.known.retain(|_, round| *round == self.round);
         }
@@ -164,7 +164,7 @@ impl CodeObjects {
     }
 }
 
-/// The list: load address and URI of each.
+/// The list: load address and URI of each code object.
 fn listed(process: &dyn ProcessMemory, list: u64) -> Vec<(u64, String)> {
     // struct r_debug: int r_version; struct link_map *r_map.
     let mut next = process.word(list.wrapping_add(8)).unwrap_or(0);
@@ -189,7 +189,7 @@ fn listed(process: &dyn ProcessMemory, list: u64) -> Vec<(u64, String)> {
 fn text(process: &dyn ProcessMemory, mut address: u64) -> Option<String> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_URI_BYTES {
-        // Up to the end of a page: the next one may not be there.
+        // Up to the end of a page at most: the next page may not be there.
         let mut piece = [0; PIECE_BYTES];
         let piece = &mut piece[..PIECE_BYTES - address as usize % PIECE_BYTES];
         process.read(address, piece).ok()?;
@@ -203,10 +203,10 @@ fn text(process: &dyn ProcessMemory, mut address: u64) -> Option<String> {
     None
 }
 
-/// Where a URI leads.
+/// The bytes to which a URI leads.
 #[derive(PartialEq, Eq, Debug)]
 enum Place {
-    /// A range of a file, as the process sees it; up to its end without a size.
+    /// A range of a file, as the process sees the file; without a size, up to the file's end.
     File { path: PathBuf, offset: u64, bytes: Option<u64> },
     /// A range of the process's memory.
     Memory { address: u64, bytes: u64 },
@@ -272,7 +272,7 @@ fn kernels<S: Source>(
     room: &mut Room,
 ) -> Result<Vec<Kernel>, object::Error> {
     let elf = ElfFile64::<Endianness, _>::parse(contents.view())?;
-    // What is not exported is in the larger table alone.
+    // Symbols that are not exported are in the larger table alone.
     let symbols = elf.symbols().take(MAX_SYMBOLS).chain(elf.dynamic_symbols().take(MAX_SYMBOLS));
     let mut kernels = Vec::new();
     for symbol in symbols {
@@ -286,11 +286,11 @@ fn kernels<S: Source>(
     Ok(kernels)
 }
 
-/// Reads whatever `bytes` are as a code object: the body of a fuzz target.
+/// Reads arbitrary `bytes` as a code object: the body of a fuzz target.
 ///
 /// # Panics
 ///
-/// When more comes of it than is allowed, or in another order.
+/// When the result exceeds a limit, or is in another order.
 pub fn fuzz_code_object(bytes: &[u8]) {
     let mut room = Room::ALL;
     let found = kernels(&Contents::of(bytes), 0, &mut room).unwrap_or_default();
@@ -298,12 +298,12 @@ pub fn fuzz_code_object(bytes: &[u8]) {
     assert!(found.iter().map(|kernel| kernel.name.len()).sum::<usize>() <= MAX_NAMES_BYTES);
 }
 
-/// Reads whatever `bytes` are as the memory of a process that lists code objects in it: the body of a fuzz
-/// target. Its files are not opened.
+/// Reads arbitrary `bytes` as the memory of a process that lists code objects in it: the body of a fuzz target. Its
+/// files are not opened.
 ///
 /// # Panics
 ///
-/// When more comes of it than is allowed.
+/// When the result exceeds a limit.
 pub fn fuzz_code_object_list(bytes: &[u8]) {
     let process = Echo::new(bytes);
     let listed = listed(&process, 0);
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// A process of which so many pieces can be read.
+    /// A process of which only this many pieces can be read.
     struct Hurried {
         process: LiveProcess,
         left: Cell<usize>,
@@ -416,12 +416,12 @@ mod tests {
         let mut objects = CodeObjects::new(1, list);
         assert_eq!(look(&mut objects, of_list + 1), (1, true));
         assert_eq!(look(&mut objects, of_list + 1), (2, false));
-        // There is time for the list alone, or less: only the first can have had it all.
+        // There is time for the list alone, or less: only in the first case a code object can have had all the time.
         let mut objects = CodeObjects::new(1, list);
         assert_eq!(look(&mut objects, of_list - 1), (0, true));
         assert_eq!(look(&mut objects, of_list), (1, true), "the first is given up");
         assert_eq!(look(&mut objects, of_list), (2, false), "and the other one");
-        // What is known stays known where not all of the list could be read.
+        // Known code objects stay known if not all of the list could be read.
         assert_eq!(look(&mut objects, of_list - 1), (2, false));
     }
 

@@ -1,11 +1,11 @@
 //! GPU work of processes without the shim, as far as it can be seen from outside.
 //!
-//! A probe at the functions that ring doorbells sends the packets that a queue holds then
-//! ([`PacketRecord`]). That is what was launched, by which call, on which queue; kernels get their names
-//! from the runtime's debugger interface ([`code_objects`]). Times exist only for packets that carry a
-//! completion signal, in queues that profile: the GPU writes them into the signal, as ticks of its own
-//! clock ([`signals`]), which is learned from them ([`ticks`]). HIP gives its kernels signals only in
-//! programs that ask it for times; most of what is seen has none.
+//! A probe at the functions that ring doorbells sends the packets that a queue holds then ([`PacketRecord`]). These
+//! tell what was launched, by which call, on which queue; kernels get their names from the runtime's debugger
+//! interface ([`code_objects`]). Times exist only for packets that carry a completion signal, in queues that profile:
+//! the GPU writes them into the signal, as ticks of its own clock ([`signals`]), which is estimated from them
+//! ([`ticks`]). HIP gives its kernels signals only in programs that ask it for times; most packets that are seen have
+//! none.
 
 mod code_objects;
 mod packet;
@@ -41,40 +41,40 @@ use queue::{Doorbell, Queue, Sight};
 use seen::{QueueKey, Seen};
 use signals::{Fate, Signals};
 
-/// How often code objects are looked for without a reason.
+/// The interval in which code objects are looked for without a reason.
 const LOOK_NS: u64 = 1_000_000_000;
-/// How often they are with one: a kernel without a name.
+/// The interval in which they are looked for with a reason: a kernel without a name.
 const LOOK_AGAIN_NS: u64 = 20_000_000;
-/// Between looks goes by this many times as long as they take the CPU and wait for the process's memory,
-/// whatever there is to be read.
+/// The time between two looks is this many times the time for which a look takes the CPU and waits for the process's
+/// memory, however much there is to read.
 const PAUSE: u64 = 3;
-/// How long a look at code objects, and one at signals, may wait for the process's memory.
+/// The longest time for which a look at code objects, or one at signals, waits for the process's memory.
 const LOOK_FOR: Duration = Duration::from_secs(1);
-/// Records of a process that has ended come no later.
+/// Records of a process that has ended do not come later than this.
 const QUIET_NS: u64 = 2_000_000_000;
-/// Why packets are missing of which no record came.
+/// The cause of loss of packets for which no record came.
 const UNANNOUNCED: &str =
     "GPU packets, from outside: before the first doorbell that was seen, or too many behind one";
-/// Shims number what they see from below.
+/// Operations that are seen from outside have this bit in their numbers: shims number operations below it.
 const OWN_NUMBERS: u64 = 1 << 63;
 
 /// One process.
 #[derive(Default)]
 struct Watched {
-    /// None: its memory cannot be read.
+    /// The process and its memory; none if the memory cannot be read.
     process: Option<(Arc<Subject>, LiveProcess)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
-    /// It is recorded from its start: all that its queues ever held is to be seen.
+    /// Whether it is recorded from its start: then every packet that its queues ever held is to be seen.
     from_start: bool,
-    /// How long the last look took.
+    /// The time that the last look took.
     look_took_ns: u64,
-    /// When signals were read last, and how long that took.
+    /// When signals were read last, and the time that this took.
     read_ns: u64,
     read_took_ns: u64,
-    /// Kernels that have a name, or do not get one.
+    /// Kernels that have a name, or will not get one.
     kernels: HashSet<u64>,
-    /// A packet's kernel had no name at the last look.
+    /// Whether a packet's kernel had no name at the last look.
     unnamed: bool,
     /// Kernels whose names were looked for since the last tick.
     looked_for: HashSet<u64>,
@@ -91,13 +91,13 @@ pub struct Outside {
     sequence: u64,
     /// Requests for all records that have not been answered, and when they were made.
     requests: VecDeque<(u64, u64)>,
-    /// All records of before have been taken.
+    /// All records that were made before this time have been taken.
     horizon_ns: u64,
     /// Packets that were consumed before they were seen.
     missed: u64,
     /// Packets of other kinds.
     others: u64,
-    /// Packets of which no record came.
+    /// Packets for which no record came.
     unannounced: u64,
 }
 
@@ -107,8 +107,8 @@ impl Outside {
         self.targets.contains_key(&pid)
     }
 
-    /// Looks at process `pid` from now on; `from_start`: it is recorded from its start. On an error neither
-    /// names nor times will be known.
+    /// Looks at process `pid` from now on; `from_start` if it is recorded from its start. On an error neither names
+    /// nor times will be known.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Packets from BPF that another one's doorbell announced too.
+    /// Packets from BPF that another packet's doorbell announced too.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Outside {
                 packet: *packet,
                 ..Default::default()
             };
-            // What has not been written yet comes with its own doorbell.
+            // A packet that has not been written yet comes with its own doorbell.
             if packet::is_valid(&record) {
                 self.announced(&record, Doorbell::Another, joiner, sink)?;
             }
@@ -193,7 +193,7 @@ impl Outside {
         let caller =
             Caller { correlation_id: record.correlation_id, operation: record.header.operation };
         let key = (record.queue, record.queue_id);
-        // What a queue held that was there before is not missing.
+        // Packets that a queue held before the recording are not missing.
         if target.from_start || record.header.flags & flag::FIRST == 0 {
             self.unannounced = self.unannounced.saturating_add(record.unannounced);
         }
@@ -222,7 +222,7 @@ impl Outside {
         let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
         joiner.seen_outside(seen.key, tid, work, own.then_some(caller), sink)?;
         match packet::signal(record) {
-            // Of others it is not known what their signals held before.
+            // For other packets it is not known what their signals held before.
             Some(signal) if own && target.signals.uses(signal, record.earlier_ticks, seen) => {
                 Ok(())
             }
@@ -237,8 +237,8 @@ impl Outside {
         }
     }
 
-    /// Looks at everything again; now and then. `request` is answered when all records of before now have
-    /// been taken, as those of before request `answered` have.
+    /// Looks at all processes again; called now and then. `request` will be answered when all records made before now
+    /// have been taken, as those made before request `answered` have.
     ///
     /// # Errors
     ///
@@ -270,14 +270,14 @@ impl Outside {
         Ok(())
     }
 
-    /// Whether nobody is looked at.
+    /// Whether no process is looked at.
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// Writes what is left of process `pid`, which has ended, executes another program or is not looked at
-    /// any more: what has not been seen to end never will be. By how much its GPU times can be off,
-    /// ns; 0 when there are none, [`UNKNOWN_CLOCK_ERROR_NS`] when it is not known.
+    /// Writes the remaining operations of process `pid`, which has ended, executes another program or is not looked at
+    /// any more: an operation whose end was not seen will not get one. Returns the largest error of its GPU times, ns;
+    /// 0 if there are none, [`UNKNOWN_CLOCK_ERROR_NS`] if it is not known.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl Outside {
         sink: &mut S,
     ) -> Result<u64, S::Error> {
         let Some(mut target) = self.targets.remove(&pid) else { return Ok(0) };
-        // Twice: what is read the first time counts the second.
+        // Twice: the values that are read the first time count the second time.
         for _ in 0..2 {
             target.settle(u64::MAX, clock::now_ns(), 0, joiner, sink)?;
         }
@@ -307,7 +307,7 @@ impl Outside {
         self.targets.keys().copied().collect()
     }
 
-    /// Whether no packet of process `pid` has come for so long that none will if it has ended.
+    /// Whether no packet of process `pid` has come for so long that none will come if the process has ended.
     pub fn is_quiet(&self, pid: u32) -> bool {
         let newest_ns = self.targets.get(&pid).map_or(0, |target| target.newest_ns);
         clock::now_ns().saturating_sub(newest_ns) > QUIET_NS
@@ -324,7 +324,7 @@ impl Outside {
 }
 
 impl Watched {
-    /// Tells the name of a kernel, if it is not known; the code object may have been loaded just now.
+    /// Finds the name of a kernel, if it is not known; the code object may have been loaded just now.
     fn find_name<S: RecordSink>(
         &mut self,
         pid: u32,
@@ -335,11 +335,11 @@ impl Watched {
         if self.kernels.contains(&kernel_object) {
             return Ok(());
         }
-        // At once when it is first launched: the process may end, or unload it, before the next look.
+        // At once when the kernel is first launched: the process may end, or unload it, before the next look.
         let every_ns = if self.looked_for.insert(kernel_object) { 0 } else { LOOK_AGAIN_NS };
         self.look(pid, every_ns, joiner, sink)?;
         if self.process.is_none() || self.objects.is_none() {
-            // Nobody need wait for it.
+            // The name will not come: no operation need wait for it.
             self.kernels.insert(kernel_object);
             let symbol = Symbol { kernel_object, ..Symbol::default() };
             return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()), sink);
@@ -348,7 +348,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Tells the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
+    /// Sends the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
     fn look<S: RecordSink>(
         &mut self,
         pid: u32,
@@ -360,7 +360,7 @@ impl Watched {
         if now_ns.saturating_sub(self.looked_ns) < every_ns.max(self.look_took_ns * PAUSE) {
             return Ok(());
         }
-        // What is new now may have been there since just after the last look.
+        // A code object that is new now may have been loaded just after the last look.
         let since_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         self.unnamed = false;
         let (Some((subject, process)), Some(objects)) = (&self.process, &mut self.objects) else {
@@ -377,8 +377,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Writes what is known of packets with signals, now that all records of before `horizon_ns` have come.
-    /// They are read unless that was done less than `pause_ns` ago.
+    /// Writes the packets with signals whose fate is known, now that all records made before `horizon_ns` have come.
+    /// Reads the signals unless that was done less than `pause_ns` ago.
     fn settle<S: RecordSink>(
         &mut self,
         horizon_ns: u64,
@@ -406,7 +406,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Takes note of what became of a packet, and writes it if its times will never be known.
+    /// Notes the fate of a packet, and writes the packet if its times will never be known.
     fn decide<S: RecordSink>(
         &mut self,
         fate: Fate,
@@ -425,7 +425,7 @@ impl Watched {
     }
 }
 
-/// A look at a process, which waits for its memory for [`LOOK_FOR`] at most; and how long it took, ns.
+/// Looks at a process, waiting for its memory for [`LOOK_FOR`] at most. Returns also the time that this took, ns.
 fn taking<T>(process: &LiveProcess, look: impl FnOnce() -> T) -> (T, u64) {
     process.wait_at_most(LOOK_FOR);
     let began = Instant::now();
@@ -434,7 +434,7 @@ fn taking<T>(process: &LiveProcess, look: impl FnOnce() -> T) -> (T, u64) {
 }
 
 impl Queue {
-    /// Writes what was held, as far as the clock is known.
+    /// Writes the packets that were held back, as far as the clock is known.
     fn release<S: RecordSink>(
         &mut self,
         joiner: &mut Joiner,

@@ -1,4 +1,4 @@
-//! What an AQL packet says.
+//! The contents of an AQL packet.
 
 use tracer_common::{
     bpf::PacketRecord,
@@ -25,19 +25,20 @@ pub fn is_valid(record: &PacketRecord) -> bool {
     record.packet[0] as u8 != packet_type::INVALID
 }
 
-/// What is made of a packet.
+/// The kinds of packets, by how they are recorded.
 pub enum Content {
     /// It is recorded.
     Work(Work),
     /// A barrier without a signal: nobody could see its end.
     SilentBarrier,
-    /// It was consumed before it was seen, and is no dispatch by all that is left.
+    /// It was consumed before it was seen, and the bytes that are left are not those of a dispatch.
     Missed,
     /// Work of a kind that is not recorded: a vendor's own packet, or an agent dispatch.
     Other,
 }
 
-/// A consumed packet loses its type alone; only a dispatch has dimensions and a kernel.
+/// Whether a consumed packet was a dispatch. Such a packet loses its type alone; only a dispatch has dimensions and a
+/// kernel.
 fn is_consumed_dispatch(record: &PacketRecord) -> bool {
     let [head, _, _, _, kernel_object, ..] = record.packet;
     head as u8 == packet_type::INVALID && (1..=3).contains(&(head >> 16 & 3)) && kernel_object != 0
@@ -110,12 +111,12 @@ mod tests {
         assert_eq!((dispatch.private_bytes, dispatch.group_bytes), (12, 34));
         assert_eq!((dispatch.kernel_object, dispatch.sequence), (0xabc0, 77));
         assert_eq!((dispatch.queue_id, dispatch.packet_index, dispatch.flags), (3, 9, 0));
-        // Consumed: its dimensions are left.
+        // A consumed dispatch still has its dimensions.
         record.packet[0] = record.packet[0] & !0xffff | 2 << 16 | 1;
         assert!(matches!(content(&record, 77), Content::Work(Work::Dispatch(_))));
         record.packet[0] = 1;
         assert!(matches!(content(&record, 77), Content::Missed));
-        // A barrier counts where its end can be seen.
+        // A barrier counts if its end can be seen.
         record.packet[0] = 0x1503;
         assert!(matches!(content(&record, 78), Content::SilentBarrier));
         record.packet[7] = 0x1000;

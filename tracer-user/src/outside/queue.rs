@@ -1,30 +1,30 @@
-//! A queue: which of its packets have been seen, and the clock of its GPU.
+//! A queue: the packets of it that have been seen, and the clock of its GPU.
 
 use std::collections::HashMap;
 
 use super::{seen::Seen, ticks::Ticks};
 
-/// The same index means the same packet within this: records of several CPUs come in any order, but not
-/// later.
+/// Within this time the same index means the same packet: records of several CPUs come in any order, but not later than
+/// this.
 const SAME_NS: u64 = 1_000_000_000;
 
-/// Whose doorbell announced a packet.
+/// The doorbell that announced a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doorbell {
-    /// The packet's own: its thread rang it.
+    /// The packet's own: the thread that enqueued the packet rang it.
     Own,
-    /// That of a packet behind it.
+    /// The doorbell of a packet behind it.
     Another,
 }
 
-/// What a record is about.
+/// The meaning of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sight {
     /// A packet that was not seen before.
     New,
-    /// One that another thread's doorbell announced; this is its own. It was given this number.
+    /// The packet's own doorbell, after another thread's doorbell had announced it. The packet was given this number.
     Own(u64),
-    /// One that was seen.
+    /// Of a packet that was seen already.
     Again,
 }
 
@@ -45,19 +45,19 @@ pub struct Queue {
     pub ticks: Ticks,
     /// Packets that ran, with the ticks of their start and end, while the clock is not known.
     pub held: Vec<(Seen, [u64; 2])>,
-    /// By how much any time that was converted can be off, as it is told of a process.
+    /// The largest error of the times that were converted, as it is reported for a process.
     pub error_ns: u64,
 }
 
 impl Queue {
-    /// Takes note of a packet, which is to get number `sequence` if it is new. Several threads' doorbells
-    /// may announce it, in any order, but only one of these is its own.
+    /// Notes a packet, which gets number `sequence` if it is new. Several threads' doorbells may announce it, in any
+    /// order, but only one of these is its own.
     pub fn see(&mut self, index: u64, time_ns: u64, doorbell: Doorbell, sequence: u64) -> Sight {
         let own = doorbell == Doorbell::Own;
         self.newest_ns = self.newest_ns.max(time_ns);
         if let Some(known) = self.known.get_mut(&index)
             && known.time_ns.abs_diff(time_ns) < SAME_NS
-            // Twice its own: another queue at the address.
+            // Its own doorbell twice: this is another queue at the same address.
             && !(known.own && own)
         {
             known.own |= own;
@@ -67,7 +67,7 @@ impl Queue {
         Sight::New
     }
 
-    /// Forgets packets that no record can be about any more.
+    /// Forgets packets to which no record can refer any more.
     pub fn age(&mut self) {
         let newest_ns = self.newest_ns;
         self.known.retain(|_, known| newest_ns.saturating_sub(known.time_ns) < SAME_NS);

@@ -1,10 +1,10 @@
-//! Completion signals: the GPU writes into them when their packets ran.
+//! Completion signals: the GPU writes times into them when their packets ran.
 //!
-//! A signal holds the times of the last packet that used it. They are read at each doorbell of a packet
-//! that uses it, when it is destroyed, and now and then. Of two readings in a row the later one tells
-//! when the packet of the earlier one ran, if it says something new. Records of several CPUs come in any
-//! order, so readings wait until all of before are there. Where a packet is announced while another one
-//! with its signal is under way, whose times are read is not known: these have none.
+//! A signal holds the times of the last packet that used it. They are read at each doorbell of a packet that uses it,
+//! when it is destroyed, and now and then. Of two readings in a row the later one tells when the packet of the earlier
+//! one ran, if its times are new. Records of several CPUs come in any order, so readings wait until all earlier
+//! records have come. If a packet is announced while another one with the same signal is under way, it is not known
+//! whose times are read: these packets have none.
 
 use std::collections::HashMap;
 
@@ -15,22 +15,22 @@ use crate::plan::ProcessMemory;
 
 /// Offset of the start in `amd_signal_t` (`amd_hsa_signal.h`); the end follows.
 const TICKS: u64 = 32;
-/// Signals that are read in one round: reading one takes a microsecond.
+/// The most signals that are read in one round: reading one takes a microsecond.
 const MAX_READ: usize = 1 << 14;
-/// Packets whose end is waited for.
+/// The most packets whose end is waited for.
 const MAX_WAITING: usize = 1 << 20;
-/// What was under way when the first packet was seen has ended by then, or does not count.
+/// Work that was under way when the first packet was seen has ended after this time, or does not count.
 const SETTLED_NS: u64 = 1_000_000_000;
 
 /// A packet whose fate is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fate {
     pub seen: Seen,
-    /// Start and end in ticks, and when they could be read; none when they cannot be known.
+    /// Start and end in ticks, and when they could be read; none if they cannot be known.
     pub ran: Option<([u64; 2], u64)>,
 }
 
-/// What a signal held at some time, and the packet that began to use it then, if one did.
+/// The times that a signal held at some time, and the packet that began to use the signal then, if one did.
 struct Held {
     time_ns: u64,
     ticks: [u64; 2],
@@ -38,7 +38,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether `later` tells of a packet that ran since.
+    /// Whether `later` shows that a packet has run since.
     fn ran_by(&self, later: &Self) -> bool {
         let [start, end] = later.ticks;
         start != self.ticks[0] && end != self.ticks[1] && start != 0 && start <= end
@@ -47,9 +47,9 @@ impl Held {
 
 #[derive(Default)]
 struct Signal {
-    /// Oldest first, once they are sorted.
+    /// The readings, oldest first once they are sorted.
     readings: Vec<Held>,
-    /// A packet of earlier was or may be under way.
+    /// Whether an earlier packet was or may be under way.
     shared: bool,
     begun: bool,
 }
@@ -63,8 +63,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// A packet with `signal`, which held `ticks` when its doorbell rang. False when too many are waited
-    /// for: its end is not.
+    /// A packet uses `signal`, which held `ticks` when its doorbell rang. False if too many packets are waited for
+    /// already: then the end of this one is not.
     pub fn uses(&mut self, signal: u64, ticks: [u64; 2], packet: Seen) -> bool {
         if self.waiting >= MAX_WAITING {
             return false;
@@ -84,8 +84,8 @@ impl Signals {
         self.signals.entry(signal).or_default().readings.push(reading);
     }
 
-    /// The packets whose fate is known, now that all records of before `horizon_ns` have come. Reads the
-    /// signals of the others.
+    /// The packets whose fate is known, now that all records made before `horizon_ns` have come. Reads the signals of
+    /// the others.
     pub fn settle(
         &mut self,
         horizon_ns: u64,
@@ -114,7 +114,7 @@ impl Signals {
         fates
     }
 
-    /// All that is left: its end will not be seen.
+    /// The remaining packets: their ends will not be seen.
     pub fn rest(&mut self) -> impl Iterator<Item = Seen> {
         self.signals.drain().flat_map(|(_, signal)| signal.readings).filter_map(|r| r.packet)
     }
@@ -124,7 +124,7 @@ impl Signal {
     fn settle(&mut self, horizon_ns: u64, settled_ns: u64, fates: &mut Vec<Fate>) {
         self.readings.sort_by_key(|reading| reading.time_ns);
         if let (false, Some(first)) = (self.begun, self.readings.first()) {
-            // A signal that was used before may have been so just now, unseen.
+            // A signal that was used before may also have been used just now, unseen.
             self.shared = first.ticks != [0; 2] && first.time_ns < settled_ns;
             self.begun = true;
         }
@@ -140,7 +140,7 @@ impl Signal {
             }
             done += 1;
         }
-        // Nothing can follow on what is no packet.
+        // A last reading without a packet waits for nothing.
         if let [Held { packet: None, time_ns, .. }] = &self.readings[done..]
             && *time_ns < horizon_ns
         {

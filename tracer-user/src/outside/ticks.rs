@@ -1,22 +1,21 @@
-//! The clock of a GPU, as seen from outside: from ticks to nanoseconds of CLOCK_BOOTTIME.
+//! The clock of a GPU, as seen from outside: converts ticks to nanoseconds of CLOCK_BOOTTIME.
 //!
-//! Only the process's own runtime reads both clocks together. What is seen from outside are bounds: a
-//! packet starts after its doorbell rang, and has ended when its end can be read. As a line over ticks,
-//! the true time lies above all points (start, doorbell), and touches them nearly where a packet found
-//! its GPU idle. The line that is taken is that edge of their upper convex hull that spans the middle:
-//! the estimate of clock skew from one-way delays (Zhang, Liu, Xia: Clock Synchronization Algorithms for
-//! Network Measurements, INFOCOM 2002). The true line also lies below all points (end, read): how far
-//! any line between both can be from ours is the error that is told.
+//! Only the process's own runtime reads both clocks together. From outside only bounds are seen: a packet starts after
+//! its doorbell rang, and has ended when its end can be read. As a line over ticks, the true time lies above all points
+//! (start, doorbell), and nearly touches them where a packet found its GPU idle. The chosen line is the edge of their
+//! upper convex hull that spans the middle: the estimate of clock skew from one-way delays (Zhang, Liu, Xia: Clock
+//! Synchronization Algorithms for Network Measurements, INFOCOM 2002). The true line also lies below all points (end,
+//! read): the reported error is the largest distance of any line between both from the chosen one.
 
 use std::collections::VecDeque;
 
-/// The clocks drift against each other: older points count no more.
+/// The clocks drift against each other: older points do not count.
 const WINDOW_NS: u64 = 30_000_000_000;
-/// A line over less than this is not to be trusted while there is time to wait.
+/// A line over a shorter time is not to be trusted while there is time to wait.
 const READY_NS: u64 = 1_000_000_000;
-/// A line over less than this is no line.
+/// A line over a shorter time is not used.
 const LEAST_NS: u64 = 20_000_000;
-/// No clock shows more; products of two times fit into 128 bits.
+/// The largest time of a clock that is accepted, so that products of two times fit into 128 bits.
 const LATEST: u64 = 1 << 62;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +28,7 @@ struct Point {
 #[derive(Default)]
 struct Hull(VecDeque<Point>);
 
-/// On which side of its points a hull is.
+/// The side of its points on which a hull is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Above,
@@ -72,7 +71,7 @@ impl Hull {
         }
     }
 
-    /// Whether a point is not beyond the line between those around it.
+    /// Whether a point is not beyond the line between its neighbours.
     fn is_inside(&self, at: usize, side: Side) -> bool {
         let around = at
             .checked_sub(1)
@@ -92,18 +91,18 @@ fn wide(a: u64, b: u64) -> i128 {
     i128::from(a) - i128::from(b)
 }
 
-/// What the line through `a` and `b`, which have different ticks, shows at `ticks`.
+/// The time at `ticks` on the line through `a` and `b`, which have different ticks.
 fn through(a: Point, b: Point, ticks: u64) -> i128 {
     let rise = wide(ticks, a.ticks) * wide(b.ns, a.ns) / wide(b.ticks, a.ticks);
     i128::from(a.ns) + rise
 }
 
-/// What is known of a GPU's clock.
+/// The points from which a GPU's clock is estimated.
 #[derive(Default)]
 pub struct Ticks {
-    /// Above (start, doorbell).
+    /// The hull above the points (start, doorbell).
     starts: Hull,
-    /// Below (end, when it was read).
+    /// The hull below the points (end, when it was read).
     ends: Hull,
 }
 
@@ -115,19 +114,19 @@ impl Ticks {
         }
     }
 
-    /// A packet had ended at `ticks` when it was `ns`.
+    /// A packet had ended at `ticks`, as was seen at the time `ns`.
     pub fn ended(&mut self, ticks: u64, ns: u64) {
         if ticks.max(ns) <= LATEST {
             self.ends.add(Point { ticks, ns }, Side::Below);
         }
     }
 
-    /// Whether there is enough to convert by.
+    /// Whether there are enough points to convert by.
     pub fn is_ready(&self) -> bool {
         self.starts.span_ns() >= READY_NS
     }
 
-    /// The time of `ticks`; none when too little is known.
+    /// The time of `ticks`; none when there are too few points.
     pub fn to_ns(&self, ticks: u64) -> Option<u64> {
         let points = &self.starts.0;
         if self.starts.span_ns() < LEAST_NS || ticks > LATEST {
@@ -139,10 +138,10 @@ impl Ticks {
         u64::try_from(through(*points.get(right - 1)?, *points.get(right)?, ticks)).ok()
     }
 
-    /// By how much times from the first to the last packet can be off at most; none while that is not
-    /// known, and when no line passes between the points: one of them is wrong.
+    /// The largest error of times from the first to the last packet; none while it is not known, and none when no line
+    /// passes between the points: one of them is wrong.
     pub fn error_ns(&self) -> Option<u64> {
-        // What two lines differ by is largest at an end.
+        // The difference of two lines is largest at an end.
         let all = || self.starts.0.iter().chain(&self.ends.0).map(|point| point.ticks);
         let errors = [all().min()?, all().max()?].map(|ticks| {
             let ours = i128::from(self.to_ns(ticks)?);
@@ -154,9 +153,8 @@ impl Ticks {
         Some(first?.max(last?))
     }
 
-    /// Between what the true clock is at `ticks`, outside of which there is no end without a start or
-    /// the other way round: a line that passes a start above and an end below rises at most, or at
-    /// least, as the one through both.
+    /// The bounds of the true clock at `ticks`; a bound on one side needs both a start and an end. A line that passes
+    /// above a start and below an end rises at most, or at least, as the line through both.
     fn bounds(&self, ticks: u64) -> Option<[i128; 2]> {
         let (mut earliest, mut latest) = (None::<i128>, None::<i128>);
         for &start in &self.starts.0 {
@@ -183,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A GPU of 100 MHz whose clock began at some other time, and is 40 ppm fast.
+    /// A GPU of 100 MHz whose clock began at another time, and is 40 ppm fast.
     fn truth(ticks: u64) -> u64 {
         7_000_000_000_000 + (ticks - 500_000_000) * 10_000_400 / 1_000_000
     }
@@ -233,8 +231,8 @@ mod tests {
         }
     }
 
-    /// A packet that ran before its own doorbell rang, since another thread's announced it: no line passes
-    /// below its doorbell and above the ends.
+    /// A packet ran before its own doorbell rang, because another thread's doorbell announced it: no line passes above
+    /// its doorbell and below the ends.
     #[test]
     fn what_contradicts_itself_has_no_known_error() {
         let mut clock = Ticks::default();

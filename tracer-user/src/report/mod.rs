@@ -1,9 +1,8 @@
 //! `roctap report`: a trace as summary tables.
 //!
-//! One pass over the events collects sums by operation, kernel and direction ([`summary`]), and where there are
-//! ranges of roctx, another one what the GPU did in each; then they are shown as tables for people
-//! ([`render`]) or as JSON for programs. Both always tell what
-//! was lost and how the GPU times were had.
+//! One pass over the events collects sums by operation, kernel and direction ([`summary`]), and if there are ranges of
+//! roctx, another pass collects the GPU work in each; then they are shown as tables for people ([`render`]) or as JSON
+//! for programs. Both always report the losses and the source of the GPU times.
 
 mod ranges;
 mod render;
@@ -53,8 +52,8 @@ pub enum ReportFormat {
     Json,
 }
 
-/// Reports on standard output. What can be read of a trace that is damaged, or whose end is missing, is
-/// reported; what is missing is then returned as the error.
+/// Reports on standard output. Of a trace that is damaged, or whose end is missing, the readable part is reported; the
+/// missing part is then returned as the error.
 pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
     privileges::keep_for_reading();
     let file = Trace::file(&options.file)?;
@@ -80,17 +79,16 @@ pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The report as text of at most `width` columns, unlimited without one. For tests;
-/// [`run`] is what the command line wants.
+/// The report as text of at most `width` columns, unlimited without one. For tests; the command line uses [`run`].
 pub fn text(summary: &Summary, width: Option<usize>) -> String {
     render::tables(summary, width)
 }
 
-/// Columns of a report: as the environment says, else as many as the terminal has.
+/// Columns of a report: those of the environment, else those of the terminal.
 fn width(columns: Option<&str>, output: impl AsFd) -> usize {
     const DEFAULT: usize = 120;
     let asked = columns.and_then(|columns| columns.parse().ok());
-    // What is no terminal has no size, and some terminals do not know theirs.
+    // An output that is no terminal has no size, and some terminals do not know theirs.
     let terminal = || {
         let size = rustix::termios::tcgetwinsize(output).ok()?;
         Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)

@@ -9,9 +9,9 @@ use crate::trace::lookup::Tables;
 /// Rows that are kept of each kind: programs may put numbers into their messages.
 const MAX_ROWS: usize = 1 << 17;
 
-/// What a range is called whose message is not known.
+/// The name that stands for a range whose message is not known.
 const UNKNOWN: &str = "(unknown range)";
-/// What a mark is called whose message is not known.
+/// The name that stands for a mark whose message is not known.
 const UNKNOWN_MARK: &str = "(unknown mark)";
 
 /// Rows, the longest total first, and marks, the most frequent first; and how many marks and ranges have none.

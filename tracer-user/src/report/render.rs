@@ -12,7 +12,7 @@ use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
 use tracer_records::model::{Metadata, ProbedLibrary};
 
-/// The whole report, names shortened so that lines have at most `width` characters.
+/// The whole report, with names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     let mut out = String::new();
     header(&mut out, summary, width);
@@ -28,7 +28,7 @@ pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     out
 }
 
-/// Processes that are shown, and losses: nobody reads more, and whoever made a trace up can name millions.
+/// The most processes, and losses, that are shown: nobody reads more, and a trace that was made up can name millions.
 const MAX_LINES: usize = 1_000;
 
 /// Appends a line, whatever it is made of. Writing into a `String` cannot fail.
@@ -66,7 +66,7 @@ fn header(out: &mut String, summary: &Summary, width: Option<usize>) {
     further(out, summary.processes.len());
 }
 
-/// Says how many rows are beyond [`MAX_LINES`], of `all`.
+/// Appends how many rows, of `all`, are beyond [`MAX_LINES`].
 fn further(out: &mut String, all: usize) {
     if all > MAX_LINES {
         line!(out, "  … and {} more (--format json shows all)", all - MAX_LINES);
@@ -121,7 +121,7 @@ fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<us
         cells.chain(head.get(column).map(|cell| chars(cell))).max().unwrap_or(0)
     }));
     let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 2;
-    // A name is never cut below what makes it recognizable.
+    // A name is never cut so much that it cannot be recognised.
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
     let names = Vec::from_iter(rows.iter().filter_map(|row| row.get(columns)).map(String::as_str));
     let names = shorten_apart(&names, room);
@@ -145,14 +145,14 @@ fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<us
     }
 }
 
-/// What the rows of a table with times are.
+/// The kind of rows in a table with times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timed {
     Kernels,
     Functions,
 }
 
-/// Rows with times. The column of those without is there when there are any.
+/// Rows with times. The column of operations without times is there if there are any.
 fn timed_rows(out: &mut String, what: Timed, rows: &[Row], width: Option<usize>) {
     let with_untimed = rows.iter().any(|row| row.untimed() > 0);
     let (untimed, name) = match what {
@@ -237,12 +237,12 @@ fn failed_calls(out: &mut String, summary: &Summary, width: Option<usize>) {
     more(out, summary.failed_calls.len(), summary.all_failed_calls);
 }
 
-/// What a program says by a message, for people.
+/// The message of a mark or range, for people.
 fn message(name: &str) -> String {
     if name.is_empty() { "(no message)".to_owned() } else { clean(name).into_owned() }
 }
 
-/// The columns of what is rare are there when there is any.
+/// Columns for rare counts are there only if a count is not zero.
 fn ranges(out: &mut String, summary: &Summary, width: Option<usize>) {
     if summary.ranges.is_empty() {
         return;

@@ -11,7 +11,7 @@ use tracer_records::model::Process;
 /// Durations of things of one kind, in ns.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Times {
-    /// How many there were, of those with a known duration.
+    /// The number of things with a known duration.
     pub count: u64,
     /// Their sum.
     pub total_ns: u64,
@@ -39,7 +39,7 @@ impl Times {
         self.count += other.count;
     }
 
-    /// The mean, 0 without any.
+    /// The mean, 0 if there is none.
     pub fn mean_ns(&self) -> u64 {
         self.total_ns.checked_div(self.count).unwrap_or(0)
     }
@@ -65,12 +65,12 @@ pub struct Row {
     pub open_at_end: u64,
     /// Calls: recorded at entry alone. Not in `count`.
     pub entry_only: u64,
-    /// Calls: returned an error; none where no result tells.
+    /// Calls: returned an error; none if the function has no result that tells.
     pub failed: Option<u64>,
 }
 
 impl Row {
-    /// Those without a duration.
+    /// The number of those without a duration.
     pub fn untimed(&self) -> u64 {
         self.incomplete + self.open_at_start + self.open_at_end + self.entry_only
     }
@@ -102,9 +102,9 @@ pub struct Failed {
     pub domain: String,
     /// The function.
     pub function: String,
-    /// The error: its name, its number where it has none, or what stands for all further numbers.
+    /// The error: its name, its number if it has no name, or a text for all further numbers.
     pub error: String,
-    /// How many there were.
+    /// The number of these calls.
     pub count: u64,
 }
 
@@ -130,23 +130,23 @@ impl CopyRow {
     }
 }
 
-/// Ranges of roctx that say the same.
+/// Ranges of roctx with the same message.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RangeRow {
     /// The message.
     pub name: String,
     /// `thread`: pushed and popped; `process`: started and stopped.
     pub of: &'static str,
-    /// How long they were open, nested ones counted at each level.
+    /// The times for which they were open, nested ones counted at each level.
     #[serde(flatten)]
     pub times: Times,
     /// The mean duration.
     pub mean_ns: u64,
     /// Time of the kernels and copies that were enqueued in them, nested ranges counted at each level, ns.
     pub gpu_ns: u64,
-    /// How many these are.
+    /// The number of these operations.
     pub gpu_operations: u64,
-    /// How many more there were, without a completion. Not in `gpu_ns`.
+    /// The number of further operations, without a completion. Not in `gpu_ns`.
     pub gpu_incomplete: u64,
     /// Their begin was not seen. Not in `count`.
     pub open_at_start: u64,
@@ -154,21 +154,21 @@ pub struct RangeRow {
     pub open_at_end: u64,
 }
 
-/// Marks of roctx that say the same.
+/// Marks of roctx with the same message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MarkRow {
     /// The message.
     pub name: String,
-    /// How many there are.
+    /// The number of these marks.
     pub count: u64,
 }
 
 /// A counter of losses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LossRow {
-    /// 0 when no certain process lost something.
+    /// 0 when no process in particular lost something.
     pub process_id: u32,
-    /// What, and why.
+    /// The lost records, and the reason.
     pub cause: String,
     /// How often; 0 says that nothing was lost in this way.
     pub count: u64,
@@ -179,7 +179,7 @@ pub struct LossRow {
 pub struct ProcessRow {
     /// Its id.
     pub process_id: u32,
-    /// What is known of it.
+    /// Its description.
     #[serde(flatten)]
     pub process: Process,
 }

@@ -1,4 +1,4 @@
-//! What a trace adds up to.
+//! The sums of a trace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -16,18 +16,19 @@ use crate::trace::{Damage, Reading, Trace, TraceError};
 use tracer_records::api::{self, Operation, Outcome};
 use tracer_records::model::{ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, op_flag};
 
-/// What a trace adds up to.
+/// The sums of a trace.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     /// The recording's own facts; none when the header of the file is damaged.
     pub metadata: Option<Metadata>,
-    /// From its begin to its end, ns. When one of them is missing, the first or last event stands for it.
+    /// The time from the recording's begin to its end, ns. If one of them is missing, the first or last event stands
+    /// for it.
     pub duration_ns: u64,
-    /// The recording was ended properly, and all of it was read.
+    /// Whether the recording was ended properly, and all of it was read.
     pub complete: bool,
-    /// The recording was ended properly, and that was read.
+    /// Whether the recording was ended properly, and its end was read.
     pub ended: bool,
-    /// What is damaged.
+    /// The damaged parts.
     pub damage: Option<Damage>,
     /// Where the file stops inside a chunk.
     pub truncated_at: Option<u64>,
@@ -49,7 +50,7 @@ pub struct Summary {
     pub failed_calls: Vec<Failed>,
     /// Such functions and errors before the table was shortened.
     pub all_failed_calls: usize,
-    /// Ranges of roctx by what they say, the longest total first.
+    /// Ranges of roctx by their messages, the longest total first.
     pub ranges: Vec<RangeRow>,
     /// Such rows before the table was shortened.
     pub all_ranges: usize,
@@ -57,7 +58,7 @@ pub struct Summary {
     pub ranges_open_at_start: u64,
     /// Ranges whose end was not seen.
     pub ranges_open_at_end: u64,
-    /// Marks of roctx by what they say, the most frequent first.
+    /// Marks of roctx by their messages, the most frequent first.
     pub marks: Vec<MarkRow>,
     /// Such rows before the table was shortened.
     pub all_marks: usize,
@@ -65,26 +66,26 @@ pub struct Summary {
     pub copies: Vec<CopyRow>,
     /// Barrier packets that completed.
     pub barriers: Times,
-    /// The sum of all losses; none when it is not known, since part of the trace is missing.
+    /// The sum of all losses; none if it is not known, because part of the trace is missing.
     pub lost: Option<u64>,
     /// Losses, largest first. Zero counts say that nothing was lost in this way.
     pub losses: Vec<LossRow>,
-    /// What the user should know.
+    /// Facts that the user should know.
     pub notices: Vec<String>,
     #[serde(skip)]
     missing: Option<TraceError>,
 }
 
-/// Different errors that are told apart: any number can stand in a trace.
+/// The most errors that are told apart: a trace can have any number.
 const MAX_ERRORS: usize = 1_000;
 
-/// Rows that are kept of functions, of kernels by their names, and of copies by their command, agents and
-/// process: whoever made a trace up can name as many as he likes. Of what exists there are fewer.
+/// The most rows of functions, of kernels by their names, and of copies by their command, agents and process: a trace
+/// that was made up can name any number. Real programs have fewer.
 const MAX_FUNCTIONS: usize = 1 << 14;
 const MAX_KERNELS: usize = 1 << 17;
 const MAX_COPIES: usize = 1 << 18;
 
-/// What is said instead of what only the end of a recording tells.
+/// Shown in the place of facts that only the end of a recording has.
 const UNKNOWN: &str = "unknown, part of the trace is missing";
 
 #[derive(Default)]
@@ -93,16 +94,16 @@ struct Sums {
     first_ns: Option<u64>,
     last_ns: u64,
     calls: HashMap<(u32, u32), Row>,
-    /// By domain, operation and error; without an error for all that came after [`MAX_ERRORS`].
+    /// By domain, operation and error; all errors that came after [`MAX_ERRORS`] are counted together.
     failed: HashMap<(Domain, u32, Option<u32>), u64>,
     /// By the ids of the demangled and of the raw name.
     kernels: HashMap<(StringId, StringId), (Row, Dispatch)>,
-    /// By the command, the agents and the process: what a direction is made of.
+    /// By the command, the agents and the process, which determine the direction.
     copies: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>,
     barriers: Times,
     /// Calls of roctx.
     roctx: Calls,
-    /// Events that have no row, since there were too many.
+    /// Events without a row, because there were too many rows.
     without_row: u64,
     incomplete_barriers: u64,
     joined_by_time: u64,
@@ -131,7 +132,7 @@ impl Summary {
         Self { missing, ..summary }
     }
 
-    /// What is missing of the trace, if anything is.
+    /// The reason why part of the trace is missing, if it is.
     pub fn take_missing(&mut self) -> Option<TraceError> {
         self.missing.take()
     }
@@ -193,7 +194,7 @@ impl Sums {
         }
     }
 
-    /// Notes how an operation was joined; tells whether it completed.
+    /// Counts how an operation was joined; returns whether it completed.
     fn operation(&mut self, flags: u32, correlation_id: u64) -> bool {
         let has = |bit: u16| flags & u32::from(bit) != 0;
         self.joined_by_time += u64::from(has(op_flag::JOINED_BY_TIME));
@@ -263,7 +264,7 @@ impl Sums {
             let name = tables.operation(domain, operation).into_owned();
             domains.entry(domain).or_default().push((name, row));
         }
-        // HIP above HSA: what the program called above what that led to.
+        // HIP above HSA: the program's calls above the calls that they led to.
         let apis = domains.into_iter().rev().map(|(domain, rows)| {
             let (functions, total_ns) = finish(merge(rows.into_iter()));
             let domain = Domain(domain).name().to_owned();
@@ -357,7 +358,7 @@ fn merge(rows: impl Iterator<Item = (String, Row)>) -> impl Iterator<Item = Row>
     by_name.into_iter().map(|(name, row)| Row { name, ..row })
 }
 
-/// Sorts rows and fills in what depends on the whole table; gives its total time too.
+/// Sorts rows and fills in the values that depend on the whole table; returns its total time too.
 fn finish(rows: impl Iterator<Item = Row>) -> (Vec<Row>, u64) {
     let mut rows = Vec::from_iter(rows);
     let whole = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.times.total_ns));
@@ -365,7 +366,7 @@ fn finish(rows: impl Iterator<Item = Row>) -> (Vec<Row>, u64) {
         row.mean_ns = row.times.mean_ns();
         row.percent = super::units::percent(row.times.total_ns, whole);
     }
-    // Stable: equal ones stay in order of their names.
+    // A stable sort: equal rows stay in the order of their names.
     rows.sort_by_key(|row| std::cmp::Reverse((row.times.total_ns, row.untimed())));
     (rows, whole)
 }

@@ -183,9 +183,9 @@ impl SharedMemory {
         usize::try_from(claimed).map_or(self.layout.rings, |rings| rings.min(self.layout.rings))
     }
 
-    /// The rings in which frames are ready, and for each the number of words to read. Together these are at most
-    /// `most`: the same part of each ring, since one thread may end what another one has begun. All words, if there
-    /// are no more.
+    /// The rings in which frames are ready, and for each the number of words to read. Together these are about `most`:
+    /// the same part of each ring, since one thread may end what another one has begun. All words, if there are no
+    /// more.
     pub fn ready(&self, most: u64) -> Vec<(usize, u64)> {
         let words = |ring| (ring, self.consumer(ring).ready());
         let mut ready: Vec<_> = (0..self.claimed_rings()).map(words).collect();

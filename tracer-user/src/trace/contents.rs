@@ -1,4 +1,4 @@
-//! What an expanded chunk holds.
+//! The contents of an expanded chunk.
 
 use zerocopy::FromBytes as _;
 
@@ -9,26 +9,26 @@ use super::tables::Increment;
 use super::wire;
 use tracer_records::model::{ClockOffsets, Event, StringId};
 
-/// The contents of a chunk, checked as a whole: nothing is delivered of a chunk that is not whole.
+/// The contents of a chunk, checked as a whole: nothing is delivered of a chunk that is damaged.
 #[derive(Default)]
 pub struct Contents<'a> {
     strings: Vec<(StringId, &'a str)>,
     increments: Vec<Increment>,
     /// Sections of events.
     events: Vec<&'a [u8]>,
-    /// Events, also those of kinds that are not known.
+    /// The number of events, including those of unknown kinds.
     pub event_count: u64,
-    /// What strings and tables take, with [`STRING_BYTES`] and [`Increment::kept_bytes`] beside their bytes:
-    /// who made a trace up can have millions of them that say nothing.
+    /// The size of strings and tables, with [`STRING_BYTES`] and [`Increment::kept_bytes`] beside their bytes: a trace
+    /// that was made up can have millions of entries that say nothing.
     pub table_bytes: u64,
 }
 
 impl<'a> Contents<'a> {
-    /// Reads an expanded chunk; whoever calls has looked at its seal.
+    /// Reads an expanded chunk; the caller has checked its seal.
     ///
     /// # Errors
     ///
-    /// What is not there and should be.
+    /// The part that is missing.
     pub fn of(raw: &'a [u8]) -> Result<Self, String> {
         let (mut contents, mut rest) = (Self::default(), raw);
         while !rest.is_empty() {
@@ -102,7 +102,7 @@ impl<'a> Contents<'a> {
         for increment in increments {
             delivered.end_clock = increment.merge_into(tables).or(delivered.end_clock);
         }
-        // That they can be read was checked.
+        // `of` has checked that the events can be read.
         for event in events.into_iter().flat_map(Events).flatten().flatten() {
             delivered.events += 1;
             on_event(&event)?;
@@ -111,7 +111,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// What a chunk gave.
+/// The result of delivering a chunk.
 #[derive(Default)]
 pub struct Delivered {
     /// Events of known kinds.
@@ -120,7 +120,7 @@ pub struct Delivered {
     pub end_clock: Option<ClockOffsets>,
 }
 
-/// The events of a section; none for those of unknown kinds. Ends after an error.
+/// The events of a section; none in the place of events of unknown kinds. Ends after an error.
 struct Events<'a>(&'a [u8]);
 
 impl Iterator for Events<'_> {

@@ -1,4 +1,4 @@
-//! Going through the file chunk by chunk, over what is damaged.
+//! Going through the file chunk by chunk, over damaged parts.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,17 +25,17 @@ use tracer_records::model::{Event, Metadata};
 const HEADER: u64 = size_of::<ChunkHeader>() as u64;
 /// Bytes that are searched at once for the beginning of a chunk.
 const WINDOW: usize = 64 << 10;
-/// Bytes of a file with a damaged header that are looked at to know its chunks by; more only until one is
-/// found.
+/// Bytes of a file with a damaged header that are searched to learn the mark of its chunks; more only until one chunk
+/// is found.
 const SAMPLE: u64 = 64 << 20;
 
-/// Where the bytes come from.
+/// A source of bytes.
 pub trait ReadAt {
     /// Fills `buffer` from `offset` on.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-/// A file, which may change meanwhile.
+/// A file, which may change while it is read.
 impl ReadAt for File {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.read_exact_at(buffer, offset)
@@ -51,8 +51,8 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// What tells the chunks of a file from other bytes. What the header of the file does not say is taken from
-/// most of the bytes.
+/// The values that tell the chunks of a file from other bytes. Those that the header of the file does not give are
+/// taken from most of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Mark {
     version: Option<u32>,
@@ -60,30 +60,30 @@ pub struct Mark {
     seal: Option<Seal>,
 }
 
-/// What a file's header says.
+/// The contents of a file's header.
 pub struct Head {
     /// The recording's own facts; none when they are damaged.
     pub metadata: Option<Metadata>,
-    /// Where chunks begin, or are looked for.
+    /// Where chunks begin, or where the search for them does.
     pub first_chunk: u64,
-    /// How they are known.
+    /// The mark of the chunks.
     pub mark: Mark,
 }
 
 /// Why there is no chunk at a place.
 struct Fault {
     found: String,
-    /// The file ends before what begins here does.
+    /// Whether the file ends before the chunk that begins here does.
     ends: bool,
-    /// Where what was announced here ends.
+    /// Where the chunk that was announced here ends.
     past: u64,
     /// Bytes that were read for it.
     cost: u64,
 }
 
 impl Fault {
-    /// Where to look for a chunk after this fault at `start`: inside of what was announced there, as long as
-    /// there are bytes left to be read in vain.
+    /// Where to look for a chunk after this fault at `start`: inside of the announced chunk, as long as bytes may
+    /// still be read in vain.
     fn next(&self, start: u64, to_try: &mut u64) -> u64 {
         match to_try.checked_sub(self.cost) {
             Some(left) => {
@@ -96,7 +96,7 @@ impl Fault {
 }
 
 impl Mark {
-    /// Of a whole chunk, of which `packed` is compressed.
+    /// The mark of a whole chunk; `packed` is its compressed part.
     fn of(header: &ChunkHeader, packed: &[u8]) -> Self {
         let (version, trace) = (header.version.get().into(), header.trace.get());
         let first = Unpacker::first::<SEALED>(packed);
@@ -114,11 +114,11 @@ pub struct Cursor<'a> {
     mark: Mark,
     /// The number of the next chunk.
     sequence: u64,
-    /// In a gap, the highest number that a chunk can have there: more chunks than its bytes hold are not
-    /// missing. Who has made up a chunk does not make those wrong that follow.
+    /// In a gap, the highest number that a chunk can have there: no more chunks are missing than its bytes can hold.
+    /// So a chunk that was made up does not invalidate the chunks that follow.
     highest: Option<u64>,
     table_bytes: u64,
-    /// What is searched, and where it begins.
+    /// The bytes that are searched, and where they begin.
     window: Vec<u8>,
     window_at: u64,
     unpacker: Unpacker,
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Reads the header of the file. A damaged one is no error where a chunk of the trace is found.
+    /// Reads the header of the file. A damaged header is no error if a chunk of the trace is found.
     pub fn head(&mut self) -> Result<Head, TraceError> {
         let not_a_trace =
             |found: &str| TraceError::NotATrace { path: self.path.into(), found: found.into() };
@@ -175,10 +175,10 @@ impl<'a> Cursor<'a> {
             let mark = Mark { version, trace, seal: sealed.seal() };
             return Ok(Head { metadata: Some(sealed.metadata), first_chunk, mark });
         }
-        // Nothing that a damaged header says is taken, its version neither.
+        // Nothing is taken from a damaged header, not even its version.
         self.offset = bytes.len() as u64;
         self.mark = Mark { version, trace, seal: None };
-        // A header of a version to come may have another form, so that this one's checksum says nothing.
+        // The header of a later version may have another form: the checksum by this form then says nothing.
         let mark = if whole && !known { None } else { self.prevailing_mark() };
         let Some(mark) = mark else {
             return Err(match known {
@@ -205,7 +205,8 @@ impl<'a> Cursor<'a> {
         whole.then(|| serde_json::from_slice(&json).ok()).flatten()
     }
 
-    /// The mark of the chunks that have most of the bytes from here on, whatever else looks like a chunk.
+    /// The mark of the chunks that have most of the bytes from here on; anything else that looks like a chunk is
+    /// ignored.
     fn prevailing_mark(&mut self) -> Option<Mark> {
         let mut sums = HashMap::<Mark, u64>::new();
         let mut to_try = self.len;
@@ -224,7 +225,7 @@ impl<'a> Cursor<'a> {
         sums.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(mark, _)| mark)
     }
 
-    /// Where the next header of a chunk is, at `from` or after it, whatever its number.
+    /// The offset of the next header of a chunk, at `from` or after it, whatever its number.
     fn next_header(&mut self, from: u64) -> Option<u64> {
         self.highest = None;
         let mut at = self.search(from);
@@ -234,7 +235,7 @@ impl<'a> Cursor<'a> {
         at
     }
 
-    /// Reads all chunks from `head` on. What is no chunk is a gap, told in `reading`.
+    /// Reads all chunks from `head` on. Bytes that are no chunk are reported as a gap in `reading`.
     pub fn chunks<E>(
         &mut self,
         head: &Head,
@@ -250,8 +251,8 @@ impl<'a> Cursor<'a> {
         });
         let mut gap_at = if gap.is_some() { 0 } else { self.offset };
         let mut damage = Damage::default();
-        // Bytes that may be read in vain. Chunks are looked for inside of damaged ones too, but not without
-        // end: only a file that was made for it needs more, and there what is announced is believed.
+        // Bytes that may be read in vain. Chunks are searched for inside of damaged ones too, but not without end:
+        // only a file that was made for it needs more, and in that file the announced lengths are believed.
         let mut to_try = self.len;
         let mut ended = false;
         while self.offset < self.len && !ended {
@@ -304,7 +305,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Where the next bytes are, at `from` or after it, that a chunk begins with.
+    /// The offset of the next bytes, at `from` or after it, with which a chunk begins.
     fn search(&mut self, mut from: u64) -> Option<u64> {
         let whole = CHUNK_MAGIC.len();
         while self.len.saturating_sub(from) >= whole as u64 {
@@ -322,7 +323,7 @@ impl<'a> Cursor<'a> {
             self.window.resize(usize::try_from(left).map_or(WINDOW, |left| left.min(WINDOW)), 0);
             self.window_at = from;
             if self.source.read_at(from, &mut self.window).is_err() {
-                // What cannot be read has no chunk.
+                // Bytes that cannot be read contain no chunk.
                 self.window.fill(0);
             }
         }
@@ -383,7 +384,7 @@ impl<'a> Cursor<'a> {
         Ok(header)
     }
 
-    /// The header of the chunk at `start`, what it compresses in `self.packed`.
+    /// The header of the chunk at `start`; its compressed data is put into `self.packed`.
     fn packed(&mut self, start: u64) -> Result<ChunkHeader, Fault> {
         let header = self.header(start)?;
         let packed_bytes = header.packed_bytes.get();
@@ -406,7 +407,7 @@ impl<'a> Cursor<'a> {
         let cost = HEADER + u64::from(packed_bytes);
         let past = start + cost;
         let fault = |found| Fault { found, ends: false, past, cost: cost + u64::from(raw_bytes) };
-        // What ends reading in a gap may be made up.
+        // An end in a gap may be made up.
         if header.kind.get() == chunk_kind::END
             && self.highest.is_some()
             && let Some(further) = self.next_header(past)

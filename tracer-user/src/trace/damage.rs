@@ -1,4 +1,4 @@
-//! What is missing of a damaged file.
+//! The parts that are missing of a damaged file.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::shown::counted;
 pub struct Gap {
     /// Where it begins.
     pub offset: u64,
-    /// How long it is; 0 where chunks are missing between two that stand side by side.
+    /// Its length; 0 if chunks are missing between two that stand side by side.
     pub bytes: u64,
-    /// Chunks that are missing, by the numbers of those before and after; none at the end of the file.
+    /// The number of missing chunks, by the numbers of those before and after; none at the end of the file.
     pub chunks: Option<u64>,
-    /// What is wrong at its beginning.
+    /// The fault at its beginning.
     pub found: String,
 }
 
@@ -27,9 +27,9 @@ pub struct Damage {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The chunks that are missing, as far as it is known.
+    /// The number of missing chunks, as far as it is known.
     pub chunks: u64,
-    /// The first of them, at most [`MAX_GAPS`].
+    /// The first gaps, at most [`MAX_GAPS`].
     pub gaps: Vec<Gap>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace file.
+//! Errors of trace files.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-    /// What is already there is no file that roctap wrote: never replaced.
+    /// The file that exists already was not written by roctap: it is never replaced.
     #[error(
         "{} exists and is not a roctap trace (a symbolic link is not followed): it is left alone, \
          even with --force; give another name", path.display()
@@ -35,7 +35,7 @@ pub enum TraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
     /// A write failed; the file was cut back to its last whole chunk.
@@ -50,7 +50,7 @@ pub enum TraceError {
         kept_bytes: u64,
         /// Events that were waiting to be written.
         lost: u64,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
     /// A write failed earlier, nothing more is written.
@@ -64,9 +64,9 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
     /// The file does not begin like a trace.
@@ -74,7 +74,7 @@ pub enum TraceError {
     NotATrace {
         /// The file.
         path: PathBuf,
-        /// What stands there instead.
+        /// The bytes that stand there instead.
         found: String,
     },
     /// The file is of another version of the format.
@@ -87,9 +87,9 @@ pub enum TraceError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The first that is read.
+        /// The oldest version that is read.
         oldest: u32,
-        /// The last that is read.
+        /// The newest version that is read.
         newest: u32,
     },
     /// The header is damaged and no chunk follows.
@@ -103,7 +103,7 @@ pub enum TraceError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The parts that are missing.
         damage: Damage,
     },
     /// The file stops before the recording's end.
@@ -122,7 +122,7 @@ pub enum TraceError {
     Encode {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         cause: io::Error,
     },
 }

@@ -6,9 +6,9 @@
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The first eight bytes of a trace. The last two make a transfer as text show.
+/// The first eight bytes of a trace. The last two reveal a transfer in text mode.
 pub const FILE_MAGIC: [u8; 8] = *b"ROCTAP\r\n";
-/// Version of the format that is written.
+/// The version of the format that is written.
 pub const VERSION: u32 = 2;
 /// The oldest version that is read. Its chunks have no [`ChunkHeader::trace`].
 pub const OLDEST_VERSION: u32 = 1;
@@ -31,7 +31,7 @@ pub struct FileHeader {
     pub header_crc: U32,
 }
 
-/// What a chunk is.
+/// The kinds of chunks.
 pub mod chunk_kind {
     /// Strings, tables and events.
     pub const DATA: u16 = 1;
@@ -59,14 +59,14 @@ pub struct ChunkHeader {
     pub events: U32,
     /// CRC-32 of the compressed data.
     pub packed_crc: U32,
-    /// What all chunks of a file have in common, see [`FileHeader::trace`]: what is left of another trace,
-    /// or was put into a name to look like a chunk, is not read as one when the file is damaged.
+    /// Equal in all chunks of a file, see [`FileHeader::trace`]: in a damaged file, a rest of another trace, or bytes
+    /// of a name that were made to look like a chunk, are not read as a chunk.
     pub trace: U32,
     /// CRC-32 of the bytes above.
     pub header_crc: U32,
 }
 
-/// What a section of a chunk holds.
+/// The kinds of a chunk's sections.
 pub mod section_kind {
     /// `{id: u32, bytes: u32, UTF-8}` repeated.
     pub const STRINGS: u32 = 1;
@@ -74,7 +74,7 @@ pub mod section_kind {
     pub const TABLES: u32 = 2;
     /// `{kind: u16, bytes: u16, zero: u32, record}` repeated.
     pub const EVENTS: u32 = 3;
-    /// The first section: 16 bytes that all chunks of a file have in common, see `seal::Seal`.
+    /// The first section: 16 bytes that are equal in all chunks of a file, see `seal::Seal`.
     pub const SEAL: u32 = 4;
 }
 
@@ -82,7 +82,7 @@ pub mod section_kind {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SectionHeader {
-    /// One of [`section_kind`]; a reader skips others.
+    /// One of [`section_kind`]; a reader skips unknown kinds.
     pub kind: U32,
     /// Bytes that follow.
     pub bytes: U32,
@@ -102,15 +102,15 @@ pub struct StringHeader {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct EventHeader {
-    /// One of [`event_kind`]; a reader skips others.
+    /// One of [`event_kind`]; a reader skips unknown kinds.
     pub kind: U16,
-    /// Bytes of the record; more than known ones are ignored.
+    /// Bytes of the record; a reader ignores those beyond the ones that it knows.
     pub bytes: U16,
     /// Zero.
     pub reserved: U32,
 }
 
-/// What an event record is.
+/// The kinds of event records.
 pub mod event_kind {
     /// [`tracer_records::model::ApiCall`].
     pub const API: u16 = 1;
@@ -136,7 +136,7 @@ pub fn checked_part(header: &[u8]) -> &[u8] {
 }
 
 impl FileHeader {
-    /// The header before `metadata`.
+    /// The header in front of `metadata`.
     pub fn new(metadata: &[u8]) -> Self {
         let mut header = Self {
             magic: FILE_MAGIC,
@@ -149,14 +149,14 @@ impl FileHeader {
         header
     }
 
-    /// What the chunks of the file have as [`ChunkHeader::trace`]: the checksum of the metadata, which have
-    /// the seal's random bits among them.
+    /// The value of [`ChunkHeader::trace`] in the chunks of the file: the checksum of the metadata, which include
+    /// random bits of the seal.
     pub fn trace(&self) -> u32 {
         if self.version.get() == OLDEST_VERSION { 0 } else { self.metadata_crc.get() }
     }
 }
 
-/// What is known of a chunk beside its bytes.
+/// The facts about a chunk beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkFacts {
     /// One of [`chunk_kind`].
@@ -172,7 +172,7 @@ pub struct ChunkFacts {
 }
 
 impl ChunkHeader {
-    /// The header before `packed`.
+    /// The header in front of `packed`.
     pub fn new(facts: ChunkFacts, packed: &[u8]) -> Self {
         let ChunkFacts { kind, trace, sequence, raw_bytes, events } = facts;
         let mut header = Self {

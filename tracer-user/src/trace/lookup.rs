@@ -1,4 +1,4 @@
-//! The tables of a trace, and the questions to them that every consumer of a trace asks.
+//! The tables of a trace, and the lookups in them that every consumer of a trace needs.
 
 use std::{
     borrow::Cow,
@@ -12,10 +12,10 @@ use tracer_records::commands::{self, rect};
 use tracer_records::demangle::demangle;
 use tracer_records::model::{Agent, Copy, Dispatch, Kernel, Process, StringId};
 
-/// What a kernel is called whose name is not known.
+/// The name that stands for a kernel whose name is not known.
 pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";
 
-/// Where a copy went.
+/// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// Host to device.
@@ -28,12 +28,12 @@ pub enum Direction {
     HostToHost,
     /// Not a copy: memory of a device was set.
     Fill,
-    /// Neither the command nor the agents tell.
+    /// Neither the command nor the agents determine it.
     Unknown,
 }
 
 impl Direction {
-    /// For people.
+    /// The name of the direction, for people.
     pub const fn label(self) -> &'static str {
         match self {
             Self::HostToDevice => "host to device",
@@ -63,13 +63,13 @@ pub struct Tables {
     pub kernels: BTreeMap<u32, Kernel>,
     /// Losses, summed by (process id or 0, cause). Zero counts are kept: they say "none".
     pub losses: BTreeMap<(u32, String), u64>,
-    /// What the user should know: soft failures, limits that were hit.
+    /// Facts that the user should know: soft failures, limits that were hit.
     pub notices: Vec<String>,
 }
 
 impl Tables {
-    /// The string of an id, cleaned: names come from the traced program, and end in lines and on
-    /// terminals. Empty when there is none.
+    /// The string of an id, cleaned: names come from the traced program, and are shown in lines and on terminals.
+    /// Empty if there is none.
     pub fn text(&self, id: StringId) -> Cow<'_, str> {
         self.strings.get(&id).map_or(Cow::Borrowed(""), |text| clean(text))
     }
@@ -95,7 +95,7 @@ impl Tables {
         demangle(&raw).map_or(raw, Cow::Owned)
     }
 
-    /// Where a copy went: as its command says, else by the types of its agents.
+    /// The direction of a copy: by its command, else by the types of its agents.
     pub fn direction(&self, copy: &Copy) -> Direction {
         let by_kind = direction_of_kind(copy.record.kind);
         let gpu = |node| self.agents.get(&(copy.process_id, node)).map(|agent| agent.gpu);
@@ -119,8 +119,8 @@ fn direction_of_kind(command: u32) -> Option<Direction> {
     })
 }
 
-/// ROCclr's name of a command (`hipGetCmdName`), as far as GPU work has one; for commands that are
-/// not known, a name after the operation.
+/// ROCclr's name of a command (`hipGetCmdName`), if it is a command of GPU work; for a command that is not known, a
+/// name after the operation.
 pub fn command_name(operation: u32, command: u32) -> &'static str {
     // 0 is a command of the runtime's own, or was not recorded.
     let named = (command != 0).then(|| commands::name(command)).flatten();

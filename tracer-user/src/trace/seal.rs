@@ -1,7 +1,7 @@
-//! What the chunks of a trace are known by inside.
+//! The secret by which the chunks of a trace are recognised inside.
 //!
-//! The mark in their headers has 32 bits, which who can put as many names into a trace as he likes may
-//! guess in the end. The seal is behind it, and has 128. Files of before have none.
+//! The mark in the chunks' headers has 32 bits: a program that puts any number of names into a trace may guess it in
+//! the end. The seal is behind the mark, and has 128 bits. Older files have none.
 
 use std::io;
 
@@ -15,10 +15,10 @@ use super::random::random;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seal(u128);
 
-/// Bytes of the section that has it.
+/// Bytes of the section that holds the seal.
 pub const SEALED: usize = size_of::<SectionHeader>() + size_of::<u128>();
 
-/// What the header of the file has as JSON.
+/// The JSON in the header of the file.
 #[derive(Serialize, Deserialize)]
 pub struct Sealed<M> {
     /// The recording's own facts.
@@ -35,14 +35,14 @@ impl<M> Sealed<M> {
         Self { metadata, seal: Some(format!("{bits:032x}")) }
     }
 
-    /// The seal; none in a file of before.
+    /// The seal; none in an older file.
     pub fn seal(&self) -> Option<Seal> {
         u128::from_str_radix(self.seal.as_ref()?, 16).ok().map(Seal)
     }
 }
 
 impl Seal {
-    /// One that nobody can know.
+    /// A seal that nobody can know.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Seal {
         random().map(u128::from_le_bytes).map(Self)
     }
 
-    /// The body of its section.
+    /// The body of the seal's section.
     pub fn to_bytes(self) -> [u8; size_of::<u128>()] {
         self.0.to_le_bytes()
     }

@@ -1,4 +1,4 @@
-//! Where a trace is written to: a file, claimed for one recorder.
+//! The destination of a trace: a file, claimed for one recorder.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,13 +13,13 @@ use super::random::random;
 use crate::files::Place;
 use crate::privileges;
 
-/// What the writer needs of a file. A trait, so that tests can play a full disk.
+/// The operations on a file that the writer needs. A trait, so that tests can play a full disk.
 pub trait Sink: Send {
     /// Appends all of `bytes`. After an error any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the file back to its first `len` bytes and goes on from there.
     fn cut(&mut self, len: u64) -> io::Result<()>;
-    /// Waits until the device has everything.
+    /// Waits until the device has written everything.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -38,12 +38,12 @@ impl Sink for File {
     }
 }
 
-/// The file of a new trace. It stays, and takes the place of an old one, with its first chunk: a recording
-/// that does not begin leaves nothing behind and takes nothing away.
+/// The file of a new trace. With its first chunk it takes the place of an old trace, and stays from then on: a
+/// recording that does not begin leaves nothing behind and takes nothing away.
 pub struct Claim {
     file: File,
     has_header: bool,
-    /// Until there is a chunk.
+    /// Present until there is a chunk.
     keeper: Option<Keeper>,
 }
 
@@ -53,7 +53,7 @@ impl Claim {
         match Keeper::start(Arc::clone(&at)) {
             Ok(keeper) => Ok(Self { file, has_header: false, keeper: Some(keeper) }),
             Err(error) => {
-                // What cannot be removed is an empty file.
+                // If the file cannot be removed, an empty file stays.
                 let _ = at.place.remove(&file);
                 Err(error)
             }
@@ -86,25 +86,26 @@ impl Sink for Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // What cannot be removed is an empty trace.
+            // If the file cannot be removed, an empty trace stays.
             let _ = keeper.remove(&self.file);
         }
     }
 }
 
-/// Where the file of a new trace is.
+/// The place of a new trace's file.
 struct Where {
     place: Place,
-    /// The old trace that it replaces, locked by us, and its place; until then it is beside it.
+    /// The old trace that the new one replaces, locked by this process, and its place; until then the new one is
+    /// beside it.
     old: Option<(Place, File)>,
 }
 
-/// What is done in the trace's directory, with the rights to it: a thread has those of its own, and the one
-/// that records has given them up by then.
+/// An action in the trace's directory that needs the rights to it: each thread has rights of its own, and the recording
+/// thread has given these up by then.
 type Deed = Box<dyn FnOnce(&Where) + Send>;
 
-/// The thread that keeps the rights to the names in the trace's directory. It does nothing else, and ends
-/// with the first chunk.
+/// The thread that keeps the rights to the names in the trace's directory. It does nothing else, and ends with the
+/// first chunk.
 struct Keeper {
     deeds: Option<Sender<Deed>>,
     thread: Option<JoinHandle<()>>,
@@ -127,7 +128,7 @@ impl Keeper {
         let (tell, done) = mpsc::channel();
         let gone = || io::Error::other("the thread that keeps the trace's file has ended");
         let deeds = self.deeds.as_ref().ok_or_else(gone)?;
-        // It is heard, unless this one panics.
+        // The receiver is there, unless this thread panics.
         let deed = Box::new(move |at: &Where| drop(tell.send(deed(at))));
         deeds.send(deed).map_err(|_| gone())?;
         done.recv().map_err(|_| gone())?
@@ -153,27 +154,27 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.deeds = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of its was met as an error.
+            // A panic of the thread was reported as an error.
             let _ = thread.join();
         }
     }
 }
 
-/// What becomes of a trace that is there already.
+/// The treatment of a trace that exists already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// It stays: none is written.
+    /// It stays: no trace is written.
     Refuse,
     /// The new one takes its place.
     Replace,
 }
 
-/// Creates the file of a new trace; beside the old one that it replaces, when `force` says so.
+/// Creates the file of a new trace; beside the old trace that it replaces, if `existing` says so.
 ///
-/// That it can be written is known from here on, and not only when a command has begun to run. What is not
-/// a trace is never replaced: `--force` is typed in haste, and the program often runs as root. The file
-/// stays locked while it is open, so that two recorders cannot share it: whoever replaces a trace holds the
-/// old one's lock until the new one, which is locked too, is in its place.
+/// From here on it is known that the file can be written, and not only when a command has begun to run. A file that is
+/// not a trace is never replaced: `--force` is typed in haste, and the program often runs as root. The file stays
+/// locked while it is open, so that two recorders cannot share it: a recorder that replaces a trace holds the old
+/// trace's lock until the new one, which is locked too, is in its place.
 pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
     let place = Place::of(path).map_err(open)?;
@@ -194,7 +195,7 @@ pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
     Claim::new(lock(file, path)?, at).map_err(open)
 }
 
-/// The trace that is at `place`, or an empty file, locked; `path` is for messages.
+/// The trace that is at `place`, or an empty file, locked; messages name it by `path`.
 fn old_trace(place: &Place, path: &Path) -> Result<File, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
     let not_ours = || TraceError::NotOurs { path: path.to_path_buf() };
@@ -209,8 +210,8 @@ fn lock(file: File, path: &Path) -> Result<File, TraceError> {
     if is_locked(&file) { Err(TraceError::Busy { path: path.to_path_buf() }) } else { Ok(file) }
 }
 
-/// Whether somebody else has locked a file; it is ours if not. Some network file systems have no locks:
-/// recording there must still be possible.
+/// Whether another process has locked a file; else this process locks it. Some network file systems have no locks:
+/// recording to them must still be possible.
 fn is_locked(file: &File) -> bool {
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }

@@ -1,4 +1,4 @@
-//! The side tables in pieces: what a chunk adds to them, and how the pieces are merged.
+//! The side tables in pieces: the entries that a chunk adds to them, and the merging of the pieces.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::limits::{MAX_NOTICES, MAX_TEXT, WithinLimits as _, cut};
 use super::lookup::Tables;
 use tracer_records::model::{Agent, ClockOffsets, Kernel, Process, StringId};
 
-/// What a chunk adds to the [`Tables`], strings aside. Stored as JSON: small beside the events,
+/// The entries that a chunk adds to the [`Tables`], without the strings. Stored as JSON: small beside the events,
 /// readable, and fields can be added without a new version.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -14,10 +14,10 @@ pub struct Increment {
     /// (domain, operation id, name).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<(u32, u32, StringId)>,
-    /// (process id, process): the latest holds.
+    /// (process id, process): the latest one counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<(u32, Process)>,
-    /// (process id, thread id, name): the latest holds.
+    /// (process id, thread id, name): the latest one counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<(u32, u32, StringId)>,
     /// (process id, node id, agent).
@@ -29,7 +29,7 @@ pub struct Increment {
     /// (process id or 0, cause, count): counts are summed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<(u32, String, u64)>,
-    /// Each is kept once.
+    /// Each text is kept once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
     /// In the last chunk: the clocks when recording ended.
@@ -43,7 +43,7 @@ impl Increment {
         *self == Self::default()
     }
 
-    /// What its entries take in memory beside their texts.
+    /// The memory that the entries take beside their texts.
     pub fn kept_bytes(&self) -> usize {
         let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock: _ } =
             self;
@@ -58,7 +58,7 @@ impl Increment {
             + size_of_val(&**notices)
     }
 
-    /// Merges the increment into `tables`; gives the clocks of the end if it has them.
+    /// Merges the increment into `tables`; returns the clocks of the end if it has them.
     pub fn merge_into(self, tables: &mut Tables) -> Option<ClockOffsets> {
         let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock } =
             self;

@@ -27,13 +27,13 @@ use tracer_records::sink::RecordSink;
 
 /// Writes one trace file.
 ///
-/// Events and table entries are collected and go out as chunks: whenever about 1 MiB is there, and
-/// when the recorder calls [`Writer::flush_chunk`], every 250 ms or so. Whatever happens to the
-/// process afterwards, what was flushed stays readable. A writer that is dropped without
-/// [`Writer::finish`] leaves a trace like that of a recorder that was killed.
+/// Events and table entries are collected and go out as chunks: whenever about 1 MiB has been collected, and when the
+/// recorder calls [`Writer::flush_chunk`], every 250 ms or so. Whatever happens to the process afterwards, flushed
+/// chunks stay readable. A writer that is dropped without [`Writer::finish`] leaves a trace like that of a recorder
+/// that was killed.
 ///
-/// What it is given is cut to [`super::limits`], so that a reader takes what it writes. That no chunk
-/// is beyond them is checked once more before it is written: else the write fails.
+/// Input is cut to [`super::limits`], so that a reader accepts every trace that is written. Before a chunk is written,
+/// it is checked once more that it is within the limits: else the write fails.
 pub struct Writer {
     path: PathBuf,
     sink: Box<dyn Sink>,
@@ -50,13 +50,13 @@ pub struct Writer {
     ids: HashMap<Box<str>, StringId>,
     /// Encoded strings that no chunk has yet.
     strings: Vec<u8>,
-    /// Batches of such strings that are due for chunks of their own.
+    /// Batches of such strings, each for a chunk of its own.
     string_batches: Vec<Vec<u8>>,
     increment: Increment,
     increment_bytes: usize,
-    /// Such parts of the tables.
+    /// Such parts of the tables, each for a chunk of its own.
     increments: Vec<Increment>,
-    /// All names and descriptions but those of processes, while they are few enough to be repeated.
+    /// All names and descriptions except those of processes, as long as they are few enough to be repeated.
     repeated: Increment,
     /// Bytes of losses, and the counts beyond [`WRITTEN_LOSSES`] by cause.
     loss_bytes: u64,
@@ -64,9 +64,9 @@ pub struct Writer {
     /// Bytes of names and descriptions that were taken, and how many were not.
     taken_bytes: u64,
     left_out: u64,
-    /// Of these bytes, what processes told.
+    /// Of these bytes, those that processes chose.
     told: Budget<(u32, Told)>,
-    /// What strings and tables take, as a reader counts it.
+    /// The size of strings and tables, as a reader counts it.
     table_bytes: u64,
     notices: Vec<String>,
     /// The open chunk. Its seal is always there.
@@ -75,10 +75,10 @@ pub struct Writer {
     closed: bool,
 }
 
-/// What a process told.
+/// The texts that a process chose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Told {
-    /// What it is.
+    /// Its description.
     Itself,
     /// Names of its threads, agents and kernels.
     Names,
@@ -87,8 +87,7 @@ enum Told {
 impl Writer {
     /// Creates the file and writes its header.
     ///
-    /// Only an older trace, or an empty file, is ever replaced; any other file that is there already is an
-    /// error.
+    /// Only an older trace, or an empty file, is ever replaced; any other file that exists already is an error.
     pub fn create(
         path: &Path,
         metadata: &Metadata,
@@ -98,7 +97,7 @@ impl Writer {
         Self::with_sink(path, Box::new(file), metadata)
     }
 
-    /// Begins a trace in an empty `sink`; `path` is for messages.
+    /// Begins a trace in an empty `sink`; messages name it by `path`.
     pub(super) fn with_sink(
         path: &Path,
         mut sink: Box<dyn Sink>,
@@ -153,8 +152,8 @@ impl Writer {
         })
     }
 
-    /// Whether there is room for a name or description of so many bytes that process `process_id` told (0:
-    /// no certain one); if not, counts it.
+    /// Whether there is room for a name or description of this many bytes from process `process_id` (0: no process in
+    /// particular); if not, counts it.
     fn takes(&mut self, process_id: u32, told: Told, bytes: usize) -> bool {
         let taken = self.taken_bytes + bytes as u64;
         let takes = taken <= WRITTEN_TABLES
@@ -206,10 +205,10 @@ impl Writer {
         self.whole_bytes
     }
 
-    /// Writes what was collected; nothing when nothing was.
+    /// Writes the collected events and entries, if there are any.
     ///
-    /// When the write fails, the file is cut back to its last whole chunk, what was collected is
-    /// lost, and the writer takes nothing more.
+    /// When the write fails, the file is cut back to its last whole chunk, the collected events and entries are lost,
+    /// and the writer takes nothing more.
     pub fn flush_chunk(&mut self) -> Result<(), TraceError> {
         if self.closed {
             return Err(self.closed_error());
@@ -225,7 +224,7 @@ impl Writer {
         self.write_chunks(chunk_kind::DATA)
     }
 
-    /// Writes what was collected, be it nothing: from here on, there is a trace.
+    /// Writes the collected events and entries, even if there are none: from here on, there is a trace.
     pub fn begin(&mut self) -> Result<(), TraceError> {
         if self.closed {
             return Err(self.closed_error());
@@ -233,7 +232,7 @@ impl Writer {
         self.write_chunks(chunk_kind::DATA)
     }
 
-    /// Writes the rest and the mark of a complete trace, and waits until the device has it.
+    /// Writes the rest and the mark of a complete trace, and waits until the device has written it.
     pub fn finish(mut self, end_clock: ClockOffsets) -> Result<(), TraceError> {
         for (cause, count) in std::mem::take(&mut self.further_losses) {
             self.increase(weigh(&(0, &cause, count)), |i| i.losses.push((0, cause, count)));
@@ -245,8 +244,7 @@ impl Writer {
         self.sink.sync().map_err(|cause| self.write_error(cause))
     }
 
-    /// Writes names and descriptions once more if they are few. Those of processes are written at the end
-    /// as it is.
+    /// Writes names and descriptions once more if they are few. Those of processes are written at the end in any case.
     fn repeat(&mut self) {
         if self.taken_bytes > REPEATED_TABLES {
             return;
@@ -261,7 +259,7 @@ impl Writer {
         result.map_err(|cause| {
             self.closed = true;
             let error = self.write_error(cause);
-            // A failure here leaves a torn chunk at the end, which readers cope with as well.
+            // A failure here leaves a torn chunk at the end, which readers can handle too.
             let _ = self.sink.cut(self.whole_bytes);
             (self.events, self.strings, self.string_batches) = Default::default();
             (self.increment, self.increments) = Default::default();
@@ -304,7 +302,7 @@ impl Writer {
         section(&mut self.raw, kind, body);
     }
 
-    /// Writes `self.raw` as one chunk, in one write, and empties it but for the seal.
+    /// Writes `self.raw` as one chunk, in one write, and empties it except for the seal.
     fn write_chunk(&mut self, kind: u16, events: u32) -> io::Result<()> {
         let raw_bytes = self.raw.len();
         if raw_bytes > MAX_RAW as usize || self.table_bytes > MAX_TABLES {
@@ -419,8 +417,8 @@ impl RecordSink for Writer {
         self.describe(process_id, entry, |increment, entry| increment.agents.push(entry));
     }
 
-    /// When the losses of many processes have reached [`WRITTEN_LOSSES`], those of all others are added up as
-    /// of no certain one.
+    /// When the losses of many processes have reached [`WRITTEN_LOSSES`], those of all others are added up, without
+    /// their process.
     fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
         let cause = cut(cause, MAX_TEXT).into_owned();
         let entry = (process_id, cause, count);
@@ -444,7 +442,7 @@ impl RecordSink for Writer {
     }
 }
 
-/// Bytes of an entry as JSON, and of what stands between it and the next.
+/// Bytes of an entry as JSON, with the separator between it and the next.
 fn weigh(entry: &impl Serialize) -> usize {
     struct Weight(usize);
     impl io::Write for Weight {
@@ -457,7 +455,7 @@ fn weigh(entry: &impl Serialize) -> usize {
         }
     }
     let mut weight = Weight(1);
-    // What has no JSON is noticed when it is written.
+    // An entry that cannot be JSON is noticed when it is written.
     let _ = serde_json::to_writer(&mut weight, entry);
     weight.0
 }

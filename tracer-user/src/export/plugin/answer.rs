@@ -1,9 +1,9 @@
-//! What a process that hands records over answers to roctap, through a pipe.
+//! The answer of a process that hands records over, which roctap gets through a pipe.
 
-/// What was read and handed over.
+/// The records that were read and handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandedOver {
-    /// Events of the process that it was started for.
+    /// Events of the process for which it was started.
     pub events: u64,
     /// Calls among them that were left out: of functions without a number.
     pub unnumbered: u64,
@@ -15,7 +15,7 @@ const FAILED: &str = "failed";
 /// The most bytes that an answer has.
 pub const MOST_BYTES: usize = 64;
 
-/// The answer; none if the plugin failed, which was told.
+/// The text of an answer; none stands for a failure of the plugin, which was reported.
 pub fn of(handed_over: Option<HandedOver>) -> String {
     match handed_over {
         Some(HandedOver { events, unnumbered }) => format!("{HANDED_OVER}{events} {unnumbered}"),
@@ -23,7 +23,7 @@ pub fn of(handed_over: Option<HandedOver>) -> String {
     }
 }
 
-/// An answer that came. None if the process ended without one.
+/// Reads an answer. None if the process ended without one.
 pub fn read(answer: &[u8]) -> Option<Option<HandedOver>> {
     let answer = str::from_utf8(answer).ok()?;
     if answer == FAILED {

@@ -1,8 +1,8 @@
-//! The data of a call: `hip_api_data_t`, `hsa_api_data_t` and `roctx_api_data_t`, of a call that has returned.
+//! The data of a call that has returned: `hip_api_data_t`, `hsa_api_data_t` and `roctx_api_data_t`.
 //!
-//! What was not recorded is 0. An address in the traced process is a number here: where a plugin would follow it, which
-//! is where it points at a string or where the data has a copy of what it points at, it is null, or leads to that
-//! copy if the trace has it.
+//! Fields that were not recorded are 0. An address in the traced process is only a number here. A plugin would follow
+//! an address if it points at a string, or if the data has a copy of its target: such an address is null, or leads to
+//! that copy if the trace has it.
 
 use capi_common::hip::{self, Copy, Kind as Hip, Release};
 use capi_common::hsa;
@@ -10,7 +10,7 @@ use tracer_records::api::{self, Argument, Kind, Operation};
 use tracer_records::model::ApiCall;
 use zerocopy::IntoBytes as _;
 
-/// Larger than the data of any domain in any release. What is behind the arguments, `phase_data` among them, is 0.
+/// Larger than the data of any domain in any release. The words behind the arguments, `phase_data` among them, are 0.
 const WORDS: usize = 512;
 const PHASE: usize = 8;
 /// `ACTIVITY_API_PHASE_EXIT`.
@@ -25,7 +25,7 @@ impl Data {
         Self(Box::new([0; WORDS]))
     }
 
-    /// What a plugin is given.
+    /// The address that a plugin gets.
     pub fn address(&self) -> *const core::ffi::c_void {
         self.0.as_ptr().cast()
     }
@@ -95,8 +95,8 @@ fn words(call: &ApiCall, op: &Operation, argument: &Argument) -> [u64; 2] {
     api::argument(op, argument, &call.args, &call.extra, call.flags).unwrap_or_default()
 }
 
-/// The argument that is the nth of `count` fields. They come in the same order, under names that are not always
-/// those of the prototype; where one of both has more, names decide.
+/// The argument that is the nth of `count` fields. Fields and arguments are in the same order, under names that are not
+/// always the same; if one of both has more, the names decide.
 fn argument_of<'a>(
     op: &'a Operation,
     count: usize,
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(args, "{handle=1}, 0, 0x10, 0x20");
     }
 
-    /// Whether values of a prototype's kind are put into a field of the header's.
+    /// Whether values of a prototype's kind are put into a field of the header.
     fn fits(field: Hip, kind: Kind) -> bool {
         match field {
             Hip::Signed(_) | Hip::Unsigned(_) => matches!(
@@ -200,7 +200,7 @@ mod tests {
             Hip::Text => matches!(kind, Kind::Pointer),
             Hip::Float(_) => matches!(kind, Kind::Float),
             Hip::Dim3 => matches!(kind, Kind::Dim3),
-            // Structures are not recorded; one of 8 bytes is a handle in our tables.
+            // Structures are not recorded; a structure of 8 bytes is a handle in roctap's tables.
             Hip::Struct => matches!(kind, Kind::Struct(_) | Kind::Handle),
         }
     }

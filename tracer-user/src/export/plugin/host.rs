@@ -1,7 +1,7 @@
-//! The process that has the plugin: it loads it, hands the records of one traced process over, and ends.
+//! The process in which the plugin runs: it loads the plugin, hands the records of one traced process over, and ends.
 //!
-//! The plugin can do there what its user can, and no more: it is not root's, has no controlling terminal,
-//! and no descriptors but standard output, standard error and the trace.
+//! There the plugin can do what its user can, and no more: it does not run as root, has no controlling terminal, and no
+//! descriptors but standard output, standard error and the trace.
 
 #![expect(unsafe_code, reason = "an inherited descriptor, and what the plugin's functions take")]
 
@@ -35,7 +35,7 @@ use crate::{privileges, shown, user};
 /// The hidden subcommand.
 pub const HOST: &str = "__plugin";
 
-/// Records of work that are handed over at once: as many as the tool's buffers of 2 MiB have at most.
+/// The most records of work that are handed over at once: as many as the tool's buffers of 2 MiB hold.
 const BATCH: usize = (2 << 20) / size_of::<ActivityRecord>();
 
 /// Runs the process. The trace is its standard input.
@@ -48,7 +48,7 @@ pub fn host(arguments: &[OsString]) -> anyhow::Result<()> {
         "plugins never run as root, nor with other rights than a user's"
     );
     privileges::drop_all();
-    // By its controlling terminal a process can type in its user's place, who may be root.
+    // Through its controlling terminal a process can type in the place of its user, who may be root.
     setsid().context("leaving the terminal")?;
     // Not by a signal that the plugin can have a handler for.
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -90,17 +90,17 @@ fn feed(
     });
     launched.sort();
     let plugin = Plugin::load(plugin)?;
-    // Behind the plugin, which may have brought HIP along.
+    // After the plugin was loaded, which may have loaded HIP.
     let mut feeding = Feeding::new(&plugin, &tables, &launched);
     let fed = trace
         .for_each_event(|event| if is_its(event) { feeding.event(event) } else { Ok(()) })
         .and_then(|_| feeding.hand_work_over());
     let Feeding { events, unnumbered, .. } = feeding;
     if let Err(error) = &fed {
-        // First: the plugin may not come back from its end.
+        // Before the plugin is finalized: it may never return from that.
         shown::say(&error.to_string());
     }
-    // SAFETY: nothing else of it is called any more.
+    // SAFETY: no other function of the plugin is called any more.
     unsafe { plugin.finalize() };
     Ok(fed.is_ok().then_some(HandedOver { events, unnumbered }))
 }
@@ -115,14 +115,14 @@ struct Failed {
     what: String,
 }
 
-/// What is needed to hand records over.
+/// The tables and buffers for handing records over.
 struct Feeding<'a> {
     plugin: &'a Plugin,
     tables: &'a Tables,
     launched: &'a Launched,
     hip: &'static Functions,
     hsa: &'static hsa::Functions,
-    /// The numbers of HIP's functions, by name; none where the trace has them.
+    /// The numbers of HIP's functions, by name; none if the trace has the numbers.
     numbers: Option<HashMap<&'static str, u32>>,
     data: Data,
     /// Strings that records point at.
@@ -161,7 +161,8 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// A call of HIP or HSA. One whose function has no number is counted: a plugin has tables of a fixed size.
+    /// Hands over a call of HIP or HSA. A call of a function without a number is counted: a plugin has tables of a
+    /// fixed size.
     fn call(&mut self, call: &ApiCall) -> Result<(), Failed> {
         let ActivityRecord { domain, op, process_or_device, correlation_id, .. } = call.record;
         let function = u16::try_from(op).ok().and_then(|op| api::by_id(domain, op));
@@ -206,7 +207,7 @@ impl<'a> Feeding<'a> {
         let is_known = message && call.flags & flag::UNREADABLE == 0;
         let message = if is_known { self.string(call.record.bytes_or_name as StringId) } else { 0 };
         self.data.fill_mark(message, id);
-        // A mark is a moment, and of no call.
+        // A mark is a moment, and belongs to no call.
         let record = ActivityRecord { end_ns: 0, correlation_id: 0, ..record };
         self.hand_call_over(&record, "a mark or range")
     }
@@ -265,7 +266,7 @@ impl<'a> Feeding<'a> {
         let tables = self.tables;
         let string = self.strings.entry(id).or_insert_with(|| {
             let text = tables.strings.get(&id).map_or("", String::as_str);
-            // Made up, or cut: a string of C ends at its first zero.
+            // The text may be made up, or cut: a string of C ends at its first zero.
             let end = text.find('\0').unwrap_or(text.len());
             CString::new(&text[..end]).unwrap_or_default()
         });

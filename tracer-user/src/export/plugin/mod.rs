@@ -1,4 +1,4 @@
-//! `roctap export --plugin`: a trace is fed to a plugin of roctracer's, as roctracer's tool feeds it while a program
+//! `roctap export --plugin`: hands a trace over to a plugin of roctracer's, as roctracer's tool does while a program
 //! runs; `docs/roctracer.md`.
 //!
 //! * here: roctap, as the user and never as root, starts a process for each process of the trace, one after another;
@@ -37,15 +37,16 @@ pub use host::{HOST, host};
 use records::{Place, place};
 pub use waiting::Waiting;
 
-/// Processes whose records are handed over: whoever made a trace up can name as many as he likes.
+/// The most processes whose records are handed over: a trace that was made up can name any number.
 const MAX_PROCESSES: usize = 1 << 14;
 
-/// Feeds a trace to the plugin. With `when_recorded`, when roctap says that it is written, on standard input.
+/// Hands a trace over to the plugin. With `when_recorded`, waits until roctap says on standard input that it is
+/// written.
 pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<ExitCode> {
     if when_recorded {
         waiting::begin();
     } else {
-        // Nothing is read from there, and it may be root's.
+        // Nothing is read from standard input, and it may be root's.
         drop(stdin::take()?);
     }
     if let Some(status) = user::go_on_as_user()? {
@@ -62,11 +63,11 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
     let Survey { reading, processes, mut left_out } =
         Survey::of(&Trace::of(trace, file.try_clone()?)?);
     let mut processes = processes.into_iter();
-    // An error of none was said.
+    // An inner none is an error that was reported.
     let fed = processes.by_ref().try_for_each(|(process_id, events)| {
         let handed_over = feed(&file, trace, process_id, &plugin).map_err(Some)?.ok_or(None)?;
         left_out.unnumbered_calls += handed_over.unnumbered;
-        // More, where the trace is still being written.
+        // There may be more events if the trace is still being written.
         if handed_over.events < events {
             return Err(Some(anyhow!(
                 "{}: of process {process_id} {} of {events} events could be read once more: it was changed meanwhile",
@@ -89,7 +90,7 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The plugin's file, which is there. The dynamic linker would look elsewhere for a name without a directory.
+/// The path of the plugin's file, which exists. The dynamic linker would look elsewhere for a name without a directory.
 fn found(plugin: &Path) -> anyhow::Result<PathBuf> {
     let cannot = || format!("cannot load the plugin {}", shown::path(plugin));
     let is_file = plugin.metadata().with_context(cannot)?.is_file();
@@ -99,8 +100,8 @@ fn found(plugin: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(plugin).with_context(cannot)
 }
 
-/// Tells before a recording that its user cannot read the trace; and that the plugin cannot write where plugins of
-/// roctracer's do, which may not want to, or make that directory itself.
+/// Reports before a recording that its user cannot read the trace; and that the plugin cannot write to the directory
+/// that roctracer's plugins use. The plugin may not want to write there, or may make that directory itself.
 fn look_at_directories(trace: &Path) -> anyhow::Result<()> {
     let directory = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
@@ -128,10 +129,10 @@ fn look_at_output() {
     );
 }
 
-/// What is in a trace, before anything is handed over.
+/// The contents of a trace, counted before anything is handed over.
 struct Survey {
     reading: Reading,
-    /// How many events each has.
+    /// The number of events of each process.
     processes: BTreeMap<u32, u64>,
     left_out: LeftOut,
 }
@@ -159,7 +160,7 @@ impl Survey {
     }
 }
 
-/// Hands the records of a process over, in a process of its own. None if the plugin failed, which was said.
+/// Hands the records of a process over, in a process of its own. None if the plugin failed, which was reported.
 fn feed(
     file: &File,
     trace: &Path,
@@ -167,7 +168,7 @@ fn feed(
     plugin: &Path,
 ) -> anyhow::Result<Option<HandedOver>> {
     let (mut said, say) = io::pipe()?;
-    // Inherited on purpose. There is no other child.
+    // Inherited on purpose. No other child exists.
     rustix::io::fcntl_setfd(&say, rustix::io::FdFlags::empty())?;
     let mut command = Command::new(program::program());
     command.arg(HOST).arg(std::process::id().to_string());
@@ -176,7 +177,7 @@ fn feed(
     let mut child = command.stdin(Stdio::from(file.try_clone()?)).spawn()?;
     drop(say);
     let status = child.wait()?;
-    // What is there now: a plugin may have left a process behind that has the other end, too.
+    // Without waiting for more: a plugin may have left a process behind that has the other end, too.
     rustix::io::ioctl_fionbio(&said, true)?;
     let mut words = [0; answer::MOST_BYTES];
     let count = said.read(&mut words).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The wait for a recording. `roctap record --plugin` starts `roctap export` first, while rights to become the user are
-//! there, so that a mistake is told before anything is recorded.
+//! The wait for a recording. `roctap record --plugin` starts `roctap export` first, while it still has the rights to
+//! become the user, so that a mistake is reported before anything is recorded.
 //!
-//! Standard input is a socket to roctap: a byte says here that all is well, and a byte there that the trace is
-//! written. Its end is roctap's.
+//! Standard input is a socket to roctap: a byte from the export says that all is well, and a byte from roctap that the
+//! trace is written. If roctap ends, the socket does.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -16,27 +16,27 @@ use crate::program;
 
 /// To be called first by an export that is to wait.
 pub fn begin() {
-    // What is typed at the terminal is meant for roctap and the command.
+    // Input and signals of the terminal are meant for roctap and the command.
     let _ = rustix::process::setsid();
-    // Whoever ends roctap ends this, too.
+    // The export ends when roctap does.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
 }
 
-/// Waits until the trace is written; false if that will not come.
+/// Waits until the trace is written; false if that will not happen.
 pub fn wait() -> io::Result<bool> {
     let mut socket = UnixStream::from(stdin::take()?);
     socket.write_all(&[0])?;
     Ok(socket.read(&mut [0])? == 1)
 }
 
-/// An export that waits for its trace. Without it, it ends.
+/// An export that waits for its trace. It ends when this is dropped.
 pub struct Waiting {
     child: Child,
     socket: UnixStream,
 }
 
 impl Waiting {
-    /// Starts it. None if it could not be, which was said.
+    /// Starts an export. None if it could not be started, which was reported.
     pub fn start(trace: &Path, plugin: &Path) -> io::Result<Option<Self>> {
         let (mut socket, its) = UnixStream::pair()?;
         // One word, which may begin with a dash.
@@ -54,7 +54,7 @@ impl Waiting {
         Ok(Some(Self { child, socket }))
     }
 
-    /// The trace is written. Whether all of it was handed over: if not, that was said.
+    /// The trace is written. Returns whether all of it was handed over: if not, that was reported.
     pub fn export(mut self) -> io::Result<bool> {
         self.socket.write_all(&[0])?;
         Ok(self.child.wait()?.success())
@@ -63,7 +63,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // It may be stopped. Where it has ended and was waited for, nothing is done.
+        // The export may be stopped. If it has ended and was waited for, these do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

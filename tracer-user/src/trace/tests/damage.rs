@@ -1,4 +1,4 @@
-//! Files that are cut or damaged: whole chunks are delivered, and what is missing is a told gap.
+//! Files that are cut or damaged: whole chunks are delivered, and missing ones are reported as a gap.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{
     CLOCK, Memory, assert_prefix, chunks, event, gaps, numbers, read, sample, writer,
 };
 
-/// What a chunk names that is damaged is named once more at the end.
+/// Names that stood in a damaged chunk are repeated at the end.
 #[test]
 fn names_outlive_the_chunk_that_they_stood_in() {
     let memory = Memory::new(usize::MAX);
@@ -38,7 +38,7 @@ fn names_outlive_the_chunk_that_they_stood_in() {
     assert_eq!(found.tables.text(found.tables.threads[&(100, 101)]), "main");
 }
 
-/// What is damaged costs the chunk that it is in, and nothing else.
+/// Damage costs the chunk that it is in, and nothing else.
 #[test]
 fn damage_is_skipped_to_the_next_whole_chunk() {
     let (whole, starts) = chunks();
@@ -70,14 +70,14 @@ fn damage_is_skipped_to_the_next_whole_chunk() {
         let place = format!("the first at byte {from}: {found}");
         assert!(said.starts_with("t is damaged: 1 gap") && said.contains(&place), "{said}");
     }
-    // Bytes that are missing, or too many, inside of a chunk; the next one is found where it is now.
+    // Bytes that are missing, or too many, inside of a chunk; the next chunk is found where it is now.
     let (events, reading) = spoiled(&|bytes| drop(bytes.drain(from + 50..from + 60)));
     assert_eq!(numbers(&events), all_but(100..150));
     assert_eq!(gaps(&reading), [(from as u64, (to - from - 10) as u64, Some(1))]);
     let (events, reading) = spoiled(&|bytes| drop(bytes.splice(from..from, *b"RTCK more bytes")));
     assert_eq!(numbers(&events), all_but(0..0));
     assert_eq!(gaps(&reading), [(from as u64, 15, Some(0))]);
-    // Whole chunks that are missing, twice there, in another order.
+    // Whole chunks that are missing, there twice, in another order.
     let (events, reading) = spoiled(&|bytes| drop(bytes.drain(from..starts[4])));
     assert_eq!(numbers(&events), all_but(100..200));
     assert_eq!(gaps(&reading), [(from as u64, 0, Some(2))]);
@@ -123,14 +123,14 @@ fn another_version_is_named() {
     assert!(matches!(error, TraceError::Version { found: 3, oldest: 1, newest: 2, .. }), "{error}");
 }
 
-/// Something that happens to a file.
+/// A kind of damage to a file.
 #[derive(Clone, Debug)]
 enum Blow {
     Flip(prop::sample::Index, u8),
     Cut(prop::sample::Index),
     Remove(prop::sample::Index, usize),
     Insert(prop::sample::Index, Vec<u8>),
-    /// The bytes of one place, in another one.
+    /// Copies the bytes of one place to another one.
     Repeat(prop::sample::Index, usize, prop::sample::Index),
     Zeros(prop::sample::Index, usize),
 }
@@ -150,7 +150,7 @@ fn blow() -> impl Strategy<Value = Blow> {
 
 impl Blow {
     fn strike(&self, bytes: &mut Vec<u8>) {
-        // Behind the first bytes, which say that it is a trace.
+        // Behind the first bytes, which identify the file as a trace.
         let place = |at: &prop::sample::Index| 8 + at.index(bytes.len() - 8);
         let range = |at, count: &usize| place(at)..(place(at) + count).min(bytes.len());
         match self {
@@ -202,8 +202,8 @@ proptest! {
         assert_prefix(&events);
     }
 
-    /// Whatever happens to a file: what is delivered is whole chunks of it, in order, and if that is not all
-    /// of them, it is said. Bytes are in chunks or in gaps, none in both.
+    /// Whatever happens to a file, whole chunks of it are delivered, in order, and if these are not all, that is
+    /// reported. Bytes are in chunks or in gaps, none in both.
     #[test]
     fn damage_is_a_told_gap(blows in prop::collection::vec(blow(), 1..6)) {
         let (whole, starts) = chunks();

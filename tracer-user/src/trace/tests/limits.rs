@@ -1,4 +1,5 @@
-//! What is too long or too much is cut, left out and counted, or added up; the rest can be read.
+//! Texts that are too long are cut, entries that are too many are left out and counted, or added up; the rest can be
+//! read.
 
 use std::path::Path;
 
@@ -40,7 +41,7 @@ fn chunks_close_by_themselves_and_strings_have_limits() {
     assert!(reading.tables.strings.values().all(|s| s.len() == length && s.ends_with(MARK)));
 }
 
-/// Three mebibytes of what takes six bytes each as JSON.
+/// Three mebibytes of characters that take six bytes each as JSON.
 fn control_bytes() -> String {
     "\u{1}".repeat(3 << 20)
 }
@@ -78,7 +79,7 @@ fn many_descriptions_in_one_chunk_are_several_chunks() {
     assert!(status.chunks > 10);
 }
 
-/// More names than a reader takes: what is too much is left out, and the rest can be read.
+/// More names than a reader takes: those that are too many are left out, and the rest can be read.
 #[test]
 fn names_without_end_are_left_out_and_counted() {
     let memory = Memory::new(usize::MAX);
@@ -102,7 +103,7 @@ fn names_without_end_are_left_out_and_counted() {
     assert_eq!(tables.notices, ["told all the same"]);
 }
 
-/// Processes that tell all that they may, of every kind, leave room for others.
+/// Processes that send as many names as they may, of every kind, leave room for others.
 #[test]
 fn many_processes_leave_room_for_the_names_of_others() {
     let memory = Memory::new(usize::MAX);
@@ -131,7 +132,7 @@ fn many_processes_leave_room_for_the_names_of_others() {
         writer.thread(pid, pid, "thread");
         writer.process(pid, Process { command: format!("c{pid}"), ..Process::default() });
     }
-    // What has told too much is described all the same, and operations are named.
+    // A process that has sent too many names is described all the same, and operations are named.
     writer.process(1, Process { command: "c1".to_owned(), ..Process::default() });
     for operation in 0..1000 {
         writer.operation(1, operation, &format!("{operation}{}", "o".repeat(10_000)));
@@ -144,7 +145,7 @@ fn many_processes_leave_room_for_the_names_of_others() {
     assert_eq!(tables.operations.len(), 1000);
 }
 
-/// One process is described again and again, with all the libraries that fit.
+/// One process is described again and again, with as many libraries as fit.
 #[test]
 fn one_process_leaves_room_for_the_others() {
     let memory = Memory::new(usize::MAX);
@@ -172,7 +173,7 @@ fn one_process_leaves_room_for_the_others() {
     assert_eq!(tables.processes[&999].command, "c999");
 }
 
-/// Entries that say nothing take memory all the same.
+/// Empty entries take memory all the same.
 #[test]
 fn entries_are_counted_with_the_memory_that_they_take() {
     let mut strings = vec![1, 0, 0, 0];
@@ -187,7 +188,7 @@ fn entries_are_counted_with_the_memory_that_they_take() {
     assert_eq!(counted, json.len() as u64 + 1000 * 12);
 }
 
-/// What nobody writes, a trace that was made up can still say.
+/// A trace that was made up can have texts that are longer than any that is written.
 #[test]
 fn texts_are_cut_when_they_are_read_too() {
     let long = "x".repeat(2 * MAX_COMMAND);
@@ -205,7 +206,7 @@ fn texts_are_cut_when_they_are_read_too() {
     assert_eq!(tables.notices[0].len(), MAX_TEXT);
 }
 
-/// As many processes as a large build starts, each with all its counters, most of them zero.
+/// As many processes as a large build starts, each with all its counters, most of which are zero.
 #[test]
 fn forty_thousand_processes_end_in_chunks_that_are_read() {
     const CAUSES: u64 = 25;

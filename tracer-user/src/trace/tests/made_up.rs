@@ -1,4 +1,4 @@
-//! Bytes that were made up or belong elsewhere: none is taken for a chunk, and reading has an end.
+//! Bytes that were made up or belong elsewhere: none is taken for a chunk, and reading ends.
 
 use std::{
     convert::Infallible,
@@ -41,7 +41,7 @@ fn what_was_not_written_as_a_chunk_is_none() {
     assert_eq!(gaps(&reading), [(starts[3] as u64, 2_001, Some(1))]);
 }
 
-/// The bytes of a chunk that somebody made up, who knows `trace`, and the seal if it has one.
+/// The bytes of a chunk that somebody made up who knows `trace`, and the seal if there is one.
 fn made_up(kind: u16, trace: u32, seal: Option<Seal>, sequence: u64) -> Vec<u8> {
     let json = "{\"notices\":[\"made up\"]}";
     let mut raw = Vec::new();
@@ -58,13 +58,13 @@ fn made_up(kind: u16, trace: u32, seal: Option<Seal>, sequence: u64) -> Vec<u8> 
     [zerocopy::IntoBytes::as_bytes(&header), &packed].concat()
 }
 
-/// The number of chunks or the end, in a damaged place: neither costs what was written after it.
+/// A chunk with a wrong number, or an end, in a damaged place: neither costs the chunks after it.
 #[test]
 fn what_is_made_up_in_a_gap_ends_nothing() {
     let (whole, starts) = chunks();
     let trace = u32::from_le_bytes(whole[16..20].try_into().unwrap());
     let seal = seal(&whole);
-    // The last has a fitting number, but not the seal.
+    // The last one has a fitting number, but not the seal.
     let forged = [(1, seal, 1 << 63), (2, seal, 3), (2, seal, 1 << 63), (1, None, 3)];
     for (kind, seal, sequence) in forged {
         let mut bytes = whole.clone();
@@ -76,7 +76,7 @@ fn what_is_made_up_in_a_gap_ends_nothing() {
         assert_eq!(numbers(&events), expected, "{kind} {sequence}");
         assert!(reading.tables.notices.is_empty() && reading.status.end_clock == Some(CLOCK));
     }
-    // The end behind a damaged chunk is the end.
+    // An end behind a damaged chunk is the end of the trace.
     let mut bytes = whole;
     bytes[starts[5]] ^= 1;
     let (events, reading) = read(bytes).unwrap();
@@ -84,14 +84,14 @@ fn what_is_made_up_in_a_gap_ends_nothing() {
     assert_eq!(reading.status.end_clock, Some(CLOCK));
 }
 
-/// The first thing like a chunk in a file with a damaged header does not decide what the file is.
+/// In a file with a damaged header, the first bytes that look like a chunk do not decide what the file is.
 #[test]
 fn most_of_the_bytes_tell_what_a_file_is() {
     let (whole, starts) = chunks();
     let guessed = u32::from_le_bytes(whole[16..20].try_into().unwrap());
     let forged = [77, 78, guessed].map(|trace| made_up(1, trace, None, 0)).concat();
-    // The version, so that another one seems to be meant; the header's own checksum; the metadata, so that
-    // the header tells the mark, and not the seal.
+    // Damages the version, so that another one seems to be meant; the header's own checksum; the metadata, so that the
+    // header has the mark, and not the seal.
     for (at, bits) in [(8, 3), (20, 0x40), (30, 0x40)] {
         let mut bytes = whole.clone();
         bytes[at] ^= bits;
@@ -109,11 +109,11 @@ fn seal(bytes: &[u8]) -> Option<Seal> {
     sealed.seal()
 }
 
-/// Who knows everything that the metadata say does not know what its chunks are known by.
+/// The mark of a trace's chunks cannot be derived from the contents of its metadata.
 #[test]
 fn no_two_traces_have_the_same_mark() {
     let mark = || u32::from_le_bytes(sample(0, 0, false)[16..20].try_into().unwrap());
-    // One of 2^32 pairs is the same by chance: not three.
+    // One of 2^32 pairs is equal by chance: not three pairs.
     assert!(mark() != mark() || mark() != mark() || mark() != mark());
     let first = seal(&sample(0, 0, false));
     assert!(first.is_some() && first != seal(&sample(0, 0, false)));
@@ -135,8 +135,8 @@ fn a_bomb_is_refused() {
     }
 }
 
-/// A file that was made to be looked through again and again: each of its chunks announces all that
-/// follows, and none is whole.
+/// A file that was made to be searched again and again: each of its chunks announces all the bytes that follow, and
+/// none is whole.
 #[test]
 fn chunks_within_chunks_are_not_read_without_end() {
     let (mut bytes, starts) = chunks();
@@ -163,7 +163,7 @@ fn chunks_within_chunks_are_not_read_without_end() {
     assert!(read < 8 * len, "{read} bytes of {len}");
 }
 
-/// Memory that counts what is read of it.
+/// Memory that counts the bytes that are read of it.
 struct Counting {
     bytes: Vec<u8>,
     read: AtomicU64,

@@ -1,4 +1,4 @@
-//! Whatever a writer is told, a reader delivers.
+//! A reader delivers everything that a writer was given.
 
 use proptest::prelude::*;
 use tracer_records::{
@@ -57,7 +57,7 @@ fn round_trip() {
     assert_eq!(tables.notices, ["late"]);
 }
 
-/// What a writer can be told, by whomever.
+/// Input of a writer, from any source.
 #[derive(Clone, Debug)]
 enum Told {
     Events(u16),
@@ -104,7 +104,7 @@ fn told() -> impl Strategy<Value = Told> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is written is read: all events, and all names, cut to their limits.
+    /// Everything that is written is read: all events, and all names, cut to their limits.
     #[test]
     fn what_is_written_is_read(all in prop::collection::vec(told(), 0..10), many: u8) {
         let memory = Memory::new(usize::MAX);
