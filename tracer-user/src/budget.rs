@@ -1,19 +1,19 @@
-//! What all processes together may have of something that they keep.
+//! Shares a fixed amount of something that is kept among all processes.
 //!
-//! Any number of processes can be there to take all there is, and what was taken is not given up again:
-//! names stand in the trace. So no process gets all that is left, and small ones have a part of their own.
+//! Any number of processes can try to take the whole amount, and names that stand in the trace are never given back. So
+//! no process gets all that is left, and small ones have a part of their own.
 
 use std::{collections::HashMap, hash::Hash};
 
-/// Of 16 parts, those that go out in small pieces, one to each process.
+/// Of 16 parts, the number of those that go out in small pieces, one to each process.
 const FOR_SMALL: usize = 7;
-/// A small piece is this part of what the others leave there: it shrinks, but never to nothing, however
+/// A small piece is one in so many parts of what the others leave of these: it shrinks, but never to nothing, however
 /// many processes come.
 const SMALL: usize = 128;
-/// Beyond its small piece a process may have this part of what others leave of the rest.
+/// Beyond its small piece a process may have one in so many parts of what others leave of the rest.
 const LARGE: usize = 2;
 
-/// A fixed amount, shared out to processes, or to whatever else `K` tells apart.
+/// A fixed amount, shared out to processes, or to other owners that `K` tells apart.
 pub struct Budget<K> {
     most: usize,
     all: Had,
@@ -22,35 +22,35 @@ pub struct Budget<K> {
 
 #[derive(Clone, Copy, Default)]
 struct Had {
-    /// Of the part for small pieces.
+    /// The amount from the part for small pieces.
     small: usize,
     large: usize,
 }
 
 impl<K: Copy + Eq + Hash> Budget<K> {
-    /// Nobody has anything yet of `most`.
+    /// Nothing of `most` is taken yet.
     pub fn new(most: usize) -> Self {
         Self { most, all: Had::default(), had: HashMap::new() }
     }
 
-    /// What `who` has.
+    /// The amount that `who` has.
     pub fn of(&self, who: K) -> usize {
         self.had.get(&who).map_or(0, |had| had.small + had.large)
     }
 
-    /// What all have.
+    /// The amount that all have together.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.all.small + self.all.large
     }
 
-    /// Gives `who` so much more, if that is not beyond its share.
+    /// Gives `who` this much more, if that is not beyond its share.
     pub fn take(&mut self, who: K, amount: usize) -> bool {
         let had = self.had.get(&who).copied().unwrap_or_default();
         let others = Had { small: self.all.small - had.small, large: self.all.large - had.large };
         let for_small = self.most / 16 * FOR_SMALL;
         let after = had.small + had.large + amount;
-        // What was given stays, although others may have come since.
+        // A piece that was given stays, although others may have come since.
         let small = after.min((for_small - others.small) / SMALL).max(had.small);
         let large = after - small;
         if large > had.large && large > (self.most - for_small - others.large) / LARGE {
@@ -76,7 +76,7 @@ mod tests {
 
     const MOST: usize = 256 << 20;
 
-    /// Takes as much as there is, as a process does that wants everything.
+    /// Takes as much as possible, as a process does that wants everything.
     fn take_all(budget: &mut Budget<u32>, who: u32) -> usize {
         for amount in (0..28).rev().map(|bit| 1 << bit) {
             while budget.take(who, amount) {}

@@ -1,7 +1,7 @@
-//! `roctap doctor --calibrate`: what a probe costs on this machine, by the class of its instruction.
+//! `roctap doctor --calibrate`: the cost of a probe on this machine, by the class of its instruction.
 //!
-//! Functions of this program, one for each class and one that is like the shim's dispatch site, are probed
-//! with BPF programs that do nothing, and called. Nothing is stored and no other process is touched.
+//! Functions of this program, one for each class and one that is like the shim's dispatch site, are probed with BPF
+//! programs that do nothing, and called. Nothing is stored, and no other process is touched.
 
 use std::{
     arch::naked_asm,
@@ -17,7 +17,7 @@ use crate::{
     probe::{Follow, ProbeError, Programs, Settings, Site},
 };
 
-/// How long each of the fourteen measurements may take.
+/// The time of each of the fourteen measurements.
 const BUDGET: Duration = Duration::from_millis(80);
 /// Calls between two looks at the clock.
 const BATCH: u32 = 64;
@@ -54,16 +54,16 @@ extern "C" fn single_step() {
     naked_asm!("mov rax, rdi", "ret")
 }
 
-/// What is code for code the shim's dispatch site.
+/// Has the same code as the shim's dispatch site.
 #[unsafe(naked)]
 extern "C" fn dispatch() {
     tracer_common::dispatch_code!()
 }
 
-/// What probes of a class cost here.
+/// The costs of probes of a class on this machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
-    /// Of which instruction.
+    /// The class of the probed instruction.
     pub class: Class,
     /// ns that an entry probe adds to a call.
     pub entry_ns: f64,
@@ -71,7 +71,7 @@ pub struct Cost {
     pub entry_and_return_ns: f64,
 }
 
-/// What probes cost here.
+/// The costs of probes on this machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Costs {
     /// By class.
@@ -115,7 +115,7 @@ enum Returns {
     NotProbed,
 }
 
-/// What a probe at `file_offset` adds to a call of `function`.
+/// The ns that a probe at `file_offset` adds to a call of `function`.
 fn added_ns(
     programs: &Programs,
     function: extern "C" fn(),
@@ -131,7 +131,7 @@ fn added_ns(
     Ok(call_ns(function) - plain)
 }
 
-/// The least ns of a call among batches that fill the budget: what disturbs only adds.
+/// The least ns of a call among batches that fill the budget: disturbances only add time.
 fn call_ns(function: extern "C" fn()) -> f64 {
     let began = Instant::now();
     let mut least = f64::INFINITY;
@@ -145,7 +145,7 @@ fn call_ns(function: extern "C" fn()) -> f64 {
     least
 }
 
-/// Where an address of this program is in its file.
+/// The offset in its file of an address of this program.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The clocks. Everything is CLOCK_BOOTTIME; the offsets to other clocks are kept in the trace.
+//! The clocks. All times are of CLOCK_BOOTTIME; the trace has the offsets to other clocks.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub fn now_ns() -> u64 {
     read_ns(ClockId::Boottime)
 }
 
-/// How long this thread has been on a CPU, ns.
+/// The time for which this thread has been on a CPU, ns.
 pub fn on_cpu_ns() -> u64 {
     read_ns(ClockId::ThreadCPUTime)
 }
 
-/// How long something is waited for, looking all the time; see [`Waited`].
+/// A wait with a longest time, during which the waiting thread looks again and again; see [`Waited`].
 #[derive(Debug)]
 pub struct Patience {
     waited: Waited,
@@ -41,13 +41,13 @@ impl Patience {
         self.so_far() > self.longest
     }
 
-    /// Looks at the clock: how long it has been.
+    /// Looks at the clock, and returns the time of the wait so far.
     pub fn so_far(&mut self) -> Duration {
         Duration::from_nanos(self.waited.look(now_ns()))
     }
 }
 
-/// The clocks now. Read one behind the other, so they are off by up to a few hundred ns.
+/// The clocks now. They are read one after the other, so they are off by up to a few hundred ns.
 pub fn offsets() -> ClockOffsets {
     ClockOffsets {
         boottime_ns: now_ns(),

@@ -1,4 +1,4 @@
-//! `roctap doctor` and `roctap ps`: what this machine and its processes allow.
+//! `roctap doctor` and `roctap ps`: the possibilities of this machine and of its processes.
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ pub struct Options {
     pids: Vec<u32>,
 }
 
-/// What `roctap doctor` prints. A reader that went away is no error.
+/// The output of `roctap doctor`. A reader that has closed it is no error.
 #[derive(Default)]
 struct Findings {
     text: String,
@@ -120,14 +120,14 @@ fn calibrate() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether there is anything to record with. Nothing is said where there is: the kernel's line says it.
+/// Whether the BPF programs are built in. Prints nothing if they are: the line about the kernel says it.
 fn programs(findings: &mut Findings) {
     if let Err(error) = probe::built() {
         findings.line(&Finding::Bad, "BPF programs", &error.to_string());
     }
 }
 
-/// Whether calls can be recorded, by recording one.
+/// Whether calls can be recorded, found out by recording one.
 fn kernel(findings: &mut Findings) {
     let kernel = format!("kernel {}", rustix::system::uname().release().to_string_lossy());
     let trial = match (probe::built(), privileges::check()) {
@@ -195,8 +195,8 @@ fn libraries(findings: &mut Findings) {
     }
 }
 
-/// Whether the functions of a library can be found, and probed at little cost, as far as its file and the
-/// `process` that has mapped it tell.
+/// Whether the functions of a library can be found, and probed at little cost, as far as its file, and the `process`
+/// that has mapped it, tell.
 fn library(findings: &mut Findings, library: &Library, process: Option<&dyn ProcessMemory>) {
     let what = format!("{} {}", library.path.display(), library.version());
     let functions = Image::open(&library.open_path)
@@ -225,7 +225,7 @@ fn library(findings: &mut Findings, library: &Library, process: Option<&dyn Proc
     }
 }
 
-/// What can be recorded of a running process, and from where.
+/// The parts of a running process that can be recorded, and the source of each.
 fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
     let subject = Subject::open(pid)?;
     let info = subject.by_number(discover::process_info)?;

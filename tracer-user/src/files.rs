@@ -1,9 +1,9 @@
 //! Files that roctap makes for its user.
 //!
-//! They are nobody else's business: mode 0600, and of the user behind `sudo`. Nor are they anybody's
-//! way to other files: whoever owns the directory can put there what he likes, at any moment. So a file
-//! is always a new one (`O_EXCL`), no symbolic link is followed at its name, what is replaced is
-//! removed or renamed over and not written to, and all of it goes by one descriptor of the directory.
+//! Such files are nobody else's business: they have mode 0600, and belong to the user behind `sudo`. Nor must they
+//! open a way to other files: the owner of the directory can put anything there, at any moment. So a file is always a
+//! new one (`O_EXCL`), no symbolic link is followed at its name, an old file is removed or renamed over and not
+//! written to, and all of this goes by one descriptor of the directory.
 
 use std::{
     ffi::OsString,
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a file, whose directory exists.
+    /// The place of a file in a directory that exists.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// When something is there already, be it a link to nowhere, or nothing can be.
+    /// When something is there already, even a link to nowhere, or the file cannot be created.
     pub fn create(&self) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -57,26 +57,26 @@ impl Place {
         Ok(file.into())
     }
 
-    /// Opens the regular file that is there for reading; none if it is something else.
+    /// Opens the regular file at this place for reading; none if something else is there.
     ///
     /// # Errors
     ///
     /// When it cannot be opened.
     pub fn open(&self) -> io::Result<Option<File>> {
-        // First, since to open a device can have effects.
+        // Checked first, since opening a device can have effects.
         if !is_regular(&self.stat()?) {
             return Ok(None);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
             Ok(file) => Ok(is_regular(&rustix::fs::fstat(&file)?).then(|| file.into())),
-            // A link since.
+            // It has become a link since.
             Err(Errno::LOOP) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes `file`, which was opened here; false if another is in its place.
+    /// Removes `file`, which was opened at this place; false if another file is there now.
     ///
     /// # Errors
     ///
@@ -93,17 +93,17 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// When there is no descriptor left.
+    /// When no descriptor is left.
     pub fn beside(&self, name: OsString) -> io::Result<Self> {
         Ok(Self { directory: self.directory.try_clone()?, name, path: self.path.clone() })
     }
 
-    /// Puts the file that is at `new` here, over `old`, which was opened here; false if another is in its
-    /// place. At every moment there is one of both.
+    /// Puts the file that is at `new` to this place, over `old`, which was opened at this place; false if another file
+    /// is there now. At every moment one of both files is there.
     ///
     /// # Errors
     ///
-    /// When it cannot be put here.
+    /// When it cannot be put there.
     pub fn replace(&self, old: &File, new: &Self) -> io::Result<bool> {
         let same = self.is(old)?;
         if same {
@@ -112,7 +112,7 @@ impl Place {
         Ok(same)
     }
 
-    /// Whether `file` is what is here.
+    /// Whether `file` is the file at this place.
     fn is(&self, file: &File) -> io::Result<bool> {
         let (opened, there) = (rustix::fs::fstat(file)?, self.stat()?);
         Ok((opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino))
@@ -127,7 +127,7 @@ fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Creates a directory, and those above it, where they are missing.
+/// Creates a directory, and the missing ones above it.
 ///
 /// # Errors
 ///
@@ -136,8 +136,8 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     directory(path).map(drop)
 }
 
-/// Opens a directory, which is created where it is missing: each by a descriptor of the one that it is
-/// in, so that none can be exchanged for a link on the way.
+/// Opens a directory, and creates it if it is missing: each directory is opened by a descriptor of the one above it, so
+/// that none can be exchanged for a link on the way.
 fn directory(path: &Path) -> io::Result<OwnedFd> {
     let known = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::open(path, known, Mode::empty()) {
@@ -146,7 +146,7 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = directory(parent.unwrap_or(Path::new(".")))?;
-    // None in `…/missing/..`, which is there by now.
+    // A path like `…/missing/..` has no name; its directory exists by now.
     let Some(name) = path.file_name() else {
         return Ok(rustix::fs::open(path, known, Mode::empty())?);
     };
@@ -154,19 +154,19 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
         Ok(()) => {
             let made = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let made = rustix::fs::openat(&parent, name, made, Mode::empty())?;
-            // Else it is another by now.
+            // If the owner is another, the directory was exchanged meanwhile.
             if rustix::fs::fstat(&made)?.st_uid == geteuid().as_raw() {
                 give_to_caller(&made, path);
             }
             Ok(made)
         }
-        // Somebody else was faster.
+        // Another process was faster.
         Err(Errno::EXIST) => Ok(rustix::fs::openat(&parent, name, known, Mode::empty())?),
         Err(error) => Err(explained(error)),
     }
 }
 
-/// What root is told that may not write somewhere, and expects to be allowed everything.
+/// The error for root if root may not write somewhere: root expects to be allowed everything.
 fn explained(error: Errno) -> io::Error {
     let refused = matches!(error, Errno::ACCESS | Errno::PERM);
     if !refused || !geteuid().is_root() {
@@ -179,8 +179,8 @@ fn explained(error: Errno) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// The user behind `sudo`. Whoever only has some of root's rights, by a bit or capabilities of the
-/// program's file, has chosen that environment himself.
+/// The user behind `sudo`. A user who only has some of root's rights, by a bit or capabilities of the program's file,
+/// has chosen that environment himself.
 pub fn behind_sudo() -> Option<(Uid, Gid)> {
     let root = getuid().is_root() && geteuid().is_root() && getgid() == getegid();
     let id = |name| std::env::var(name).ok()?.parse().ok().filter(|&id: &u32| id != u32::MAX);
@@ -197,8 +197,8 @@ fn give_to_caller(file: impl AsFd, path: &Path) {
     }
 }
 
-/// Why the file at `path`, which has no links in it, should not be run by the caller's programs:
-/// somebody else can write to it, or put another in its place. None if it can be trusted.
+/// The reason why the file at `path`, which has no links in it, should not be run by the caller's programs: another
+/// user can write to it, or put another file in its place. None if it can be trusted.
 pub fn distrust(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     const STICKY: u32 = 0o1000;
@@ -214,7 +214,7 @@ pub fn distrust(path: &Path) -> Option<String> {
         if !trusted(meta.uid()) {
             return Some(format!("{shown} belongs to user {}, who is not you", meta.uid()));
         }
-        // Nobody but the owner can replace what is in a sticky directory.
+        // In a sticky directory only the owner of an entry can replace it.
         let others = meta.mode() & 0o022 != 0 && !(meta.is_dir() && meta.mode() & STICKY != 0);
         others.then(|| format!("others can write to {shown} (chmod go-w)"))
     })

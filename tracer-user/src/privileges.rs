@@ -1,10 +1,10 @@
-//! The capabilities that roctap needs: checked before anything is done, and all others given up before
-//! anything of a traced program is read.
+//! The capabilities that roctap needs: they are checked before anything is done, and all others are given up before any
+//! data of a traced program is read.
 //!
-//! Each command calls one of the functions `keep_…` first, a recording those of [`Recording`]. They
-//! hold for the calling thread and for what it starts from then on. What is *used* is effective; what
-//! only *helpers* need, processes of this program for one task, is permitted and in the bounding set, so
-//! that they get it when they are executed, and no more. `docs/security.md` has the table.
+//! Each command calls one of the functions `keep_…` first, a recording those of [`Recording`]. They hold for the
+//! calling thread and for the threads that it starts from then on. Capabilities that roctap uses itself are
+//! *effective*; those that only its helpers need (processes of this program for one task) are *permitted* and in the
+//! bounding set, so that helpers get them when they are executed, and no more. `docs/security.md` has the table.
 
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set,
@@ -14,25 +14,26 @@ use rustix::thread::{
 
 use crate::placing::Placing;
 
-/// One capability and what it is for.
+/// One capability and its purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Need {
     /// Its name, as in capabilities(7).
     pub name: &'static str,
-    /// What cannot be done without it.
+    /// The action that is impossible without it.
     pub purpose: &'static str,
     capability: CapabilitySet,
 }
 
 impl Need {
-    /// Whether the calling thread has it, or `CAP_SYS_ADMIN` in its place.
+    /// Whether the calling thread has the capability, or `CAP_SYS_ADMIN` in its place.
     pub fn is_met(self) -> bool {
         let effective = effective();
         effective.contains(self.capability)
             || self.substitutable() && effective.contains(CapabilitySet::SYS_ADMIN)
     }
 
-    /// `CAP_BPF`, `CAP_PERFMON` and `CAP_CHECKPOINT_RESTORE` were cut out of `CAP_SYS_ADMIN`.
+    /// Whether `CAP_SYS_ADMIN` includes the capability: `CAP_BPF`, `CAP_PERFMON` and `CAP_CHECKPOINT_RESTORE` were cut
+    /// out of it.
     fn substitutable(self) -> bool {
         let parts = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::CHECKPOINT_RESTORE;
         parts.contains(self.capability)
@@ -45,11 +46,11 @@ pub const PROBES: [Need; 2] = [
     Need { name: "CAP_PERFMON", purpose: "attach uprobes", capability: CapabilitySet::PERFMON },
 ];
 
-/// Above this, `kernel.perf_event_paranoid` lets nobody but CAP_SYS_ADMIN open perf events: a patch of
+/// Above this, `kernel.perf_event_paranoid` lets only processes with CAP_SYS_ADMIN open perf events: a patch of
 /// Debian's and Ubuntu's.
 const PARANOID: i32 = 2;
 
-/// What is needed beside those to place probes in a way; found by trying each with exactly these.
+/// The capability that a way to place probes needs beside those; found by trying each way with exactly these.
 pub fn needs_of(placing: Placing) -> Option<Need> {
     let purpose = match placing {
         Placing::Multi => return None,
@@ -61,7 +62,7 @@ pub fn needs_of(placing: Placing) -> Option<Need> {
     Some(Need { name: "CAP_SYS_ADMIN", purpose, capability: CapabilitySet::SYS_ADMIN })
 }
 
-/// The setting; 2, Linux's own, where it cannot be read.
+/// The setting; 2, Linux's own default, if it cannot be read.
 fn perf_event_paranoid() -> i32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(PARANOID)
@@ -86,7 +87,7 @@ pub const RUNNING: [Need; 3] = [
     },
 ];
 
-/// What is missing to record at all.
+/// The capabilities that are missing to record at all.
 #[derive(Debug, thiserror::Error)]
 #[error("{}; run roctap as root, or give it these capabilities (`roctap doctor` lists all)", list(.0))]
 pub struct Missing(Vec<Need>);
@@ -119,8 +120,8 @@ fn check_all(needs: impl IntoIterator<Item = Need>) -> Result<(), Missing> {
     if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
 }
 
-/// The rights that putting the shim into a process takes, which a helper process does: those of
-/// [`RUNNING`], to read seccomp filters, and to give back the priority that a thread is stopped with.
+/// The rights to put the shim into a process, which a helper process does: those of [`RUNNING`], the right to read
+/// seccomp filters, and the right to restore the priority of a thread that was stopped.
 const INJECTING: CapabilitySet = RUNNING[0]
     .capability
     .union(RUNNING[1].capability)
@@ -128,74 +129,74 @@ const INJECTING: CapabilitySet = RUNNING[0]
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_NICE);
 
-/// To see processes of other users, and to open what they map.
+/// The rights to see processes of other users, and to open the files that they map.
 const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::CHECKPOINT_RESTORE);
 
-/// To create files, and to give them to the user behind `sudo`.
+/// The rights to create files, and to give them to the user behind `sudo`.
 const WRITING: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
 
-/// To load BPF programs and to place probes, in whatever way.
+/// The rights to load BPF programs and to place probes, in any way.
 const PROBING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-/// To read files of other users: `CAP_DAC_OVERRIDE`, which lets write too, only in the place of the
-/// other.
+/// The right to read files of other users: `CAP_DAC_OVERRIDE`, which also allows writing, only if the other one is
+/// missing.
 fn reading() -> CapabilitySet {
     let both = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
     let narrow = CapabilitySet::DAC_READ_SEARCH;
     if held().permitted.contains(narrow) { narrow } else { both }
 }
 
-/// What `doctor` and `probes` need to try and to measure.
+/// Keeps the rights that `doctor` and `probes` need to try and to measure.
 pub fn keep_for_trying() {
     keep(PROBING | LOOKING | reading(), CapabilitySet::empty());
 }
 
-/// What it takes to look into processes and libraries.
+/// Keeps the rights to look into processes and libraries.
 pub fn keep_for_looking() {
     keep(LOOKING | reading(), CapabilitySet::empty());
 }
 
-/// What it takes to open a file of the user's.
+/// Keeps the rights to open a file of the user's.
 pub fn keep_for_reading() {
     keep(reading(), CapabilitySet::empty());
 }
 
-/// What it takes to open a file of the user's, and to create others.
+/// Keeps the rights to open a file of the user's, and to create others.
 pub fn keep_for_writing() {
     keep(reading() | WRITING, CapabilitySet::empty());
 }
 
-/// What it takes to become another user, and [to end one's processes](keep_for_ending).
+/// Keeps the rights to become another user, and [to end one's processes](keep_for_ending).
 pub fn keep_for_becoming_user() {
     let ending = CapabilitySet::KILL;
     keep(CapabilitySet::SETUID | CapabilitySet::SETGID | ending, CapabilitySet::empty());
 }
 
-/// What it takes to end a process of another user, also by the signal that it gets when its parent has ended.
+/// Keeps the right to end a process of another user, also by the signal that it gets when its parent has ended.
 pub fn keep_for_ending() {
     keep(CapabilitySet::KILL, CapabilitySet::empty());
 }
 
-/// What it takes to rename and to remove the caller's own files, in whatever directory.
+/// Keeps the rights to rename and to remove the caller's own files, in any directory.
 pub fn keep_for_renaming() {
     keep(CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, CapabilitySet::empty());
 }
 
-/// What it takes to put a tool into a process, which helpers do; its memory is a file of its user's.
+/// Keeps the rights to put a tool into a process, which helpers do; the tool's memory is a file of the process's user.
 pub fn keep_for_tools() {
     keep(LOOKING | CapabilitySet::DAC_OVERRIDE, INJECTING);
 }
 
-/// What it takes to put the shim into a process.
+/// Keeps the rights to put the shim into a process.
 pub fn keep_for_injecting() {
     keep(INJECTING, CapabilitySet::empty());
 }
 
-/// What it takes to read the memory of a process by its number.
+/// Keeps the right to read the memory of a process by its number.
 pub fn keep_for_memory() {
     keep(CapabilitySet::SYS_PTRACE, CapabilitySet::empty());
 }
@@ -205,24 +206,24 @@ pub fn drop_all() {
     keep(CapabilitySet::empty(), CapabilitySet::empty());
 }
 
-/// What a recording keeps, from one stage to the next.
+/// The rights that a recording keeps, from one stage to the next.
 ///
-/// Nothing that is given up comes back, and what the command has that is recorded must not depend on
-/// what roctap gave up: so the command's process is there before the first stage.
+/// A right that is given up does not come back, and the rights of the recorded command must not depend on those that
+/// roctap gave up: so the command's process exists before the first stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
     helpers: CapabilitySet,
-    /// Without `CAP_SYS_PTRACE` the kernel lets nobody look into a process that has more
-    /// capabilities, as the command may have that got all of roctap's.
+    /// Without `CAP_SYS_PTRACE` the kernel lets no process look into one that has more capabilities, as the command
+    /// may have, which got all of roctap's.
     commands: CapabilitySet,
 }
 
-/// What is recorded, as far as rights depend on it.
+/// The facts about a recording on which its rights depend.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded {
-    /// Processes may get the shim.
+    /// Whether processes may get the shim.
     pub injects: bool,
-    /// A command is started, which has what the calling thread has now.
+    /// Whether a command is started, which has the rights that the calling thread has now.
     pub starts: bool,
 }
 
@@ -243,12 +244,12 @@ impl Recording {
         recording
     }
 
-    /// The programs are loaded and the trace is created: what attaching takes, and preferring a thread.
+    /// The programs are loaded and the trace is created: keeps the rights to attach, and to prefer a thread.
     pub fn attach(self, placing: Placing) {
         keep(self.lasting(placing) | CapabilitySet::SYS_NICE, self.helpers);
     }
 
-    /// What attaching to further processes and libraries takes, until the end.
+    /// Keeps the rights to attach to further processes and libraries, until the end.
     pub fn go_on(self, placing: Placing) {
         keep(self.lasting(placing), self.helpers);
     }
@@ -262,22 +263,22 @@ impl Recording {
         if substituted {
             lasting |= CapabilitySet::SYS_ADMIN;
         }
-        // Root's are its own files, tracefs among them.
+        // Root owns its files, tracefs among them.
         let tracefs = placing == Placing::Event && !rustix::process::geteuid().is_root();
         let writes = tracefs || !self.helpers.is_empty();
         lasting | if writes { CapabilitySet::DAC_OVERRIDE } else { reading() }
     }
 }
 
-/// Whether the program's file gave this process more rights than whoever started it has: by its
-/// set-user-id bit, or by capabilities.
+/// Whether the program's file gave this process more rights than the user who started it has: by its set-user-id bit,
+/// or by capabilities.
 #[expect(unsafe_code, reason = "no crate at hand wraps getauxval")]
 pub fn exceed_the_callers() -> bool {
-    // SAFETY: it takes a number and reads what the kernel left at the program's start.
+    // SAFETY: the call takes a number and reads a value that the kernel left at the program's start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Whether the calling thread may trace whatever process there is.
+/// Whether the calling thread may trace every process.
 pub fn can_trace_all() -> bool {
     effective().contains(CapabilitySet::SYS_PTRACE)
 }
@@ -297,7 +298,7 @@ fn effective() -> CapabilitySet {
     held().effective
 }
 
-/// The capabilities of a set, one by one; also those that have no name here.
+/// The capabilities of a set, one by one, including those that have no name here.
 fn each(set: CapabilitySet) -> impl Iterator<Item = CapabilitySet> {
     (0..u64::BITS)
         .map(|bit| CapabilitySet::from_bits_retain(1 << bit))
@@ -308,13 +309,14 @@ fn is_ambient(one: CapabilitySet) -> bool {
     capability_is_in_ambient_set(one).unwrap_or(false)
 }
 
-/// Gives up, for the calling thread and those that it starts, all but what it uses and what programs
-/// that it executes need. That executing a program gives more, as it does to root, ends here too.
+/// Gives up, for the calling thread and those that it starts, all rights except those that it uses and those that
+/// programs need which it executes. From here on, executing a program gives no further rights, as it else does to
+/// root.
 fn keep(used: CapabilitySet, helpers: CapabilitySet) {
     let now = held();
     let mut failed = set_no_new_privs(true).err();
-    // First, since it takes a capability. Whoever has not that can get nothing by executing a program
-    // either, beyond what it has.
+    // First, since this takes a capability. A thread without that capability cannot get further rights by executing a
+    // program either.
     for one in each(!helpers).filter(|&one| capability_is_in_bounding_set(one).unwrap_or(false)) {
         if now.effective.contains(CapabilitySet::SETPCAP) {
             failed = remove_capability_from_bounding_set(one).err().or(failed);

@@ -1,4 +1,4 @@
-//! `roctap probes`: where the functions of a library or process would be probed, and at what cost.
+//! `roctap probes`: the places at which the functions of a library or process would be probed, and the cost.
 
 use std::{
     fmt::Write as _,
@@ -60,18 +60,18 @@ const NO_CLASS: &str = "none";
 struct Row {
     symbol: String,
     aliases: Vec<String>,
-    /// Offset in the library's file; none where no probe can be.
+    /// Offset in the library's file; none if no probe can be placed.
     site: Option<u64>,
-    /// The same from the function's entry.
+    /// Offset from the function's entry.
     moved_by: u64,
     instruction: String,
     class: &'static str,
-    /// Entry and return probe together, ns a call; entry alone where there is no return probe.
+    /// Entry and return probe together, ns per call; the entry probe alone if there is no return probe.
     expected_ns: Option<u32>,
     return_probe: bool,
-    /// What is probed: the `exported` function, the `implementation` behind it, or only its `stub`.
+    /// The probed function: the `exported` one, the `implementation` behind it, or only its `stub`.
     reached: &'static str,
-    /// Where another tool has redirected the function to: a file, or anonymous memory.
+    /// The place to which another tool has redirected the function: a file, or anonymous memory.
     redirected_to: Option<String>,
     notes: Vec<String>,
 }
@@ -131,7 +131,7 @@ fn plan_process(pid: u32) -> anyhow::Result<Vec<(PathBuf, Vec<FunctionPlan>)>> {
     libraries.iter().map(|library| plan(library, Some(&process))).collect()
 }
 
-/// A library on disk. Its API is told by its name, else by what it exports.
+/// Plans a library on disk. Its name tells its API, else its exported symbols do.
 fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
     let id = identity(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -169,7 +169,7 @@ fn plan(
     Ok((library.path.clone(), plans))
 }
 
-/// What probes cost: as measured here, else as measured elsewhere.
+/// The costs of probes: measured on this machine, else on another one.
 struct Costs(Vec<Cost>);
 
 impl Costs {

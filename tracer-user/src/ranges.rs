@@ -1,10 +1,10 @@
 //! Marks and ranges of a trace, put together from the calls of roctx.
 //!
-//! A range of a thread goes from a push to the pop that ends it. A range of a process goes from a start to the
-//! stop of its id, on whatever threads. Calls stand in a trace as the rings were read, so they are sorted first.
-//! Each call has its number among those of its thread. Where a number is missing a call was lost: what is open on
-//! the thread then never ends, since nobody knows which pop is whose. So it is where numbers begin anew, with
-//! another thread of the same number, or another program.
+//! A range of a thread goes from a push to the pop that ends it. A range of a process goes from a start to the stop
+//! with its id, on any threads. Calls stand in a trace in the order in which the rings were read, so they are sorted
+//! first. Each call has its number among those of its thread. If a number is missing, a call was lost: the ranges that
+//! are open on the thread then never end, since it is not known which pop belongs to which push. The same holds where
+//! numbers begin anew, with another thread of the same number, or another program.
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use tracer_records::model::{ApiCall, Event, StringId, op_flag};
 
 use crate::trace::Trace;
 
-/// Calls that are kept, which take some 200 bytes each: a trace can have any number.
+/// The most calls that are kept, some 200 bytes each: a trace can have any number.
 const MAX_CALLS: usize = 1 << 22;
 
-/// Whose range it is.
+/// The owner of a range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Of {
     /// A thread's: pushed and popped.
@@ -28,15 +28,15 @@ pub enum Of {
     Process,
 }
 
-/// What the GPU did in a range: kernels and copies that were enqueued while it was open, by its thread or by any
+/// The GPU work in a range: kernels and copies that were enqueued while the range was open, by its thread or by any
 /// thread of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gpu {
-    /// How long, ns.
+    /// The time of the operations, ns.
     pub ns: u64,
-    /// How many operations that was.
+    /// The number of operations.
     pub operations: u64,
-    /// How many more there were, without a completion.
+    /// The number of further operations, without a completion.
     pub incomplete: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Mark {
     pub thread: (u32, u32),
     /// Its call.
     pub correlation_id: u64,
-    /// What it says; none where that is not known.
+    /// Its message; none if that is not known.
     pub message: Option<StringId>,
     /// When, ns.
     pub time_ns: u64,
@@ -56,26 +56,26 @@ pub struct Mark {
 /// A range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// Whose it is.
+    /// Its owner.
     pub of: Of,
-    /// Process and thread that began it, or ended it where only that is known.
+    /// Process and thread that began it, or ended it if only that is known.
     pub thread: (u32, u32),
     /// The call that did so.
     pub correlation_id: u64,
-    /// What it says; none where that is not known.
+    /// Its message; none if that is not known.
     pub message: Option<StringId>,
-    /// When it began, ns; none where that was not seen.
+    /// When it began, ns; none if that was not seen.
     pub begin_ns: Option<u64>,
-    /// When it ended, ns; none where that was not seen.
+    /// When it ended, ns; none if that was not seen.
     pub end_ns: Option<u64>,
-    /// Of a range whose both ends are known.
+    /// The GPU work in it, if both ends are known.
     pub gpu: Gpu,
-    /// Where its ends are in the timeline.
+    /// The indices of its ends in the timeline.
     places: [usize; 2],
 }
 
 impl Range {
-    /// How long it was open, where that is known.
+    /// The time for which it was open, if that is known.
     pub fn duration_ns(&self) -> Option<u64> {
         Some(self.end_ns?.saturating_sub(self.begin_ns?))
     }
@@ -93,13 +93,13 @@ struct Call {
     time_ns: u64,
     number: u64,
     correlation_id: u64,
-    /// Of a range of a process; 0 where it is not known.
+    /// The id of a range of a process; 0 if it is not known.
     id: u64,
     message: StringId,
     op: u16,
-    /// Its begin was seen.
+    /// Whether its begin was seen.
     has_begin: bool,
-    /// What it says is known.
+    /// Whether its message is known.
     has_message: bool,
 }
 
@@ -128,13 +128,13 @@ impl Call {
         self.has_message.then_some(self.message)
     }
 
-    /// The range that it begins.
+    /// The range that the call begins.
     fn begun(&self, of: Of, place: usize) -> Range {
         let (message, begin_ns) = (self.message(), Some(self.time_ns));
         Range { message, begin_ns, end_ns: None, ..self.ended(of, place) }
     }
 
-    /// The range that it ends, of which nothing else is known.
+    /// The range that the call ends, if nothing else is known of it.
     fn ended(&self, of: Of, place: usize) -> Range {
         let Self { thread, correlation_id, time_ns, .. } = *self;
         Range {
@@ -168,12 +168,12 @@ impl Calls {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// What they come to.
+    /// The marks and ranges that the calls make.
     pub fn put_together(mut self) -> Ranges {
         self.calls.sort_by_key(|call| (call.thread, call.time_ns, call.number));
         let mut ranges = Ranges::default();
@@ -196,7 +196,7 @@ impl Calls {
 pub struct Ranges {
     /// Marks, by thread and time.
     pub marks: Vec<Mark>,
-    /// Ranges, in no certain order.
+    /// Ranges, in no particular order.
     pub ranges: Vec<Range>,
     threads: Timeline,
     processes: Timeline,
@@ -249,7 +249,7 @@ impl Ranges {
                 });
             } else if call.has_begin {
                 let range = call.begun(Of::Process, place);
-                // Without an id it is never stopped. One of the same id is of a program before this one.
+                // A range without an id is never stopped. An open range of the same id belongs to an earlier program.
                 let never_ends =
                     if call.id == 0 { Some(range) } else { open.insert(call.id, range) };
                 self.ranges.extend(never_ends);
@@ -260,7 +260,7 @@ impl Ranges {
         self.ranges.append(&mut rest);
     }
 
-    /// Adds up what the GPU did in each range.
+    /// Adds up the GPU work in each range.
     pub fn measure(&mut self, trace: &Trace) {
         let Ok(_) = trace.for_each_event(|event| {
             self.add(event);
@@ -329,7 +329,8 @@ impl Work {
     }
 }
 
-/// When ranges begin and end, by thread or process, and what was enqueued between one such moment and the next.
+/// The moments at which ranges begin and end, by thread or process, and the work that was enqueued between one moment
+/// and the next.
 #[derive(Default)]
 struct Timeline {
     moments: Vec<((u32, u32), u64)>,
@@ -337,7 +338,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Adds a moment, which is none of those before; its place.
+    /// Adds a moment, which is not among the earlier ones; returns its index.
     fn push(&mut self, whose: (u32, u32), time_ns: u64) -> usize {
         self.moments.push((whose, time_ns));
         self.work.push(Work::default());
@@ -352,7 +353,7 @@ impl Timeline {
         }
     }
 
-    /// What was enqueued before each moment.
+    /// The work that was enqueued before each moment.
     fn sums(&mut self) -> Vec<Work> {
         let mut sum = Work::default();
         let before = |work: &Work| {

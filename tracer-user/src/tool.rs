@@ -1,8 +1,8 @@
 //! `roctap tool`: puts a tool of ROCprofiler-SDK into a running process, and takes it out again.
 //!
-//! Our `librocprofiler-sdk.so.0` or `.so.1`, which the tool needs, is put into the process as the shim is
+//! roctap's `librocprofiler-sdk.so.0` or `.so.1`, which the tool needs, is put into the process as the shim is
 //! ([`crate::inject`]), loads the tool there, and finalizes it when roctap lets go of a lock, or has ended:
-//! [`tracer_common::tool`]. Of the tool nothing is read here but which library it needs.
+//! [`tracer_common::tool`]. roctap itself reads of the tool only which library it needs.
 
 use std::{
     fs::File,
@@ -42,13 +42,13 @@ use crate::{
     shown::{self, say},
 };
 
-/// Names another file of the library.
+/// The variable that names another file of the library.
 const LIBRARY_ENV: &str = "ROCTAP_SDK";
-/// How often it is looked what the tool does.
+/// The interval in which roctap looks at the tool's state.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long a tool's own functions run until somebody is told that they are waited for.
+/// The time for which a tool's own functions run until the user is told that they are waited for.
 const SOON: Duration = Duration::from_secs(5);
-/// How long they may take until it is at work, and at its end.
+/// The longest time that they may take until the tool is at work, and at its end.
 const TOOL_WITHIN: Duration = Duration::from_secs(60);
 
 /// Load a tool of ROCprofiler-SDK into a process that runs already
@@ -118,13 +118,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     process.look_at_its_first_thread();
     let program = process.by_number(foreign::program)?;
     let held = put_in(&process, &tool, name, &library)?;
-    // Of what the process may be, only its program is looked at from now on.
+    // From now on only the program of the process is looked at.
     privileges::keep_for_memory();
     let duration = options.duration.map(Duration::from_secs_f64);
     Stay { process, tool, held, printed: 0 }.until(&program, &stop, duration)
 }
 
-/// The memory that the process has, and its lock.
+/// The memory that is shared with the process, and the lock on it.
 struct Held(File);
 
 impl Held {
@@ -134,7 +134,7 @@ impl Held {
         ensure!(path.len() < PATH_BYTES, "the tool's path is longer than {PATH_BYTES} bytes");
         ftruncate(&memory, BYTES as u64)?;
         fcntl_add_seals(&memory, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
-        // A lock belongs to an open file: the process has this one, too.
+        // A lock belongs to an open file description, and the process shares this one: so roctap opens its own.
         let own = format!("/proc/self/fd/{}", memory.as_raw_fd());
         let file = File::options().read(true).write(true).open(own)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).context("locking its memory")?;
@@ -153,7 +153,7 @@ impl Held {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// All that the library has said: whole lines.
+    /// All messages of the library: whole lines.
     fn message(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; MESSAGE_BYTES];
         self.0.read_exact_at(&mut bytes, MESSAGE as u64)?;
@@ -163,8 +163,8 @@ impl Held {
     }
 }
 
-/// Which of our libraries the tool needs; none where its file names neither, or cannot be read: the library that is to
-/// load it refuses what is not for it.
+/// The library of roctap's that the tool needs; none if the tool's file names neither, or cannot be read: the library
+/// that is to load the tool refuses one that is not for it.
 fn needed(process: &Subject, tool: &Path) -> Option<&'static str> {
     let links = process.by_number(|pid| {
         let file = foreign::File::of_process(pid, tool)?;
@@ -179,7 +179,7 @@ fn needed(process: &Subject, tool: &Path) -> Option<&'static str> {
     }
 }
 
-/// Which of our libraries a file is; none if it is no such.
+/// The name of roctap's library that a file is; none if it is another file.
 fn name_of(library: &Path) -> anyhow::Result<Option<&'static str>> {
     let image = Image::open(library)?;
     let has_function = !image.functions(|name| name == ATTACH_FUNCTION)?.is_empty();
@@ -188,7 +188,8 @@ fn name_of(library: &Path) -> anyhow::Result<Option<&'static str>> {
     Ok(LIBRARIES.into_iter().find(|&name| soname.as_deref() == Some(name)))
 }
 
-/// Whether the process has our library of this name already: it was put in before, or the process was started with it.
+/// Whether the process has roctap's library of this name already: it was put in before, or the process was started
+/// with it.
 fn has_ours(memory: &LiveProcess, pid: u32, name: &str) -> anyhow::Result<bool> {
     let is_one = |name: &str| name.contains("librocprofiler-sdk.so").then_some(());
     let mut has_ours = false;
@@ -274,11 +275,11 @@ fn put_in(
     }
 }
 
-/// The tool's own functions run.
+/// A wait for the tool's own functions.
 struct Waits {
     what: &'static str,
     patience: Patience,
-    /// When somebody is told.
+    /// When the user is told.
     says_later: Option<Instant>,
 }
 
@@ -289,17 +290,17 @@ impl Waits {
     }
 }
 
-/// The tool is in the process.
+/// The stay of the tool in the process.
 struct Stay {
     process: Subject,
     tool: PathBuf,
     held: Held,
-    /// Of what the library says, what has been printed.
+    /// How many bytes of the library's messages have been printed.
     printed: usize,
 }
 
 impl Stay {
-    /// Until the tool has been finalized: when somebody asks for that, or the time is over.
+    /// Waits until the tool has been finalized: when the user asks for that, or the time is over.
     fn until(
         mut self,
         program: &[u8],
@@ -352,11 +353,11 @@ impl Stay {
         }
     }
 
-    /// Waits a moment, prints what is new, and tells the state.
+    /// Waits a moment, prints new messages, and returns the state.
     fn look(&mut self) -> anyhow::Result<u64> {
         let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
         let _ = poll(&mut polled, Some(&LOOK_EVERY));
-        // What was said before a state is there when that is.
+        // Messages that were written before the state are there when the state is.
         let state = self.held.state()?;
         let message = self.held.message()?;
         let new = message.get(self.printed..).unwrap_or_default();
@@ -374,7 +375,7 @@ impl Stay {
         self.process.look_at_its_first_thread();
         let what = match self.process.by_number(foreign::program) {
             Ok(now) if now == program => return Ok(None),
-            // The thread that was looked at is ending.
+            // The thread whose program was read is ending.
             Ok(now) if now.is_empty() => return Ok(None),
             Ok(_) => "has executed another program",
             Err(_) if self.process.is_alive() => return Ok(None),

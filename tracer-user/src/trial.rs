@@ -1,4 +1,4 @@
-//! Whether roctap works here: loads the BPF programs, probes a function of its own and records a call of it.
+//! Tries whether roctap works on this machine: loads the BPF programs, probes a function of its own and records a call.
 
 use std::{arch::naked_asm, path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     probe::{Follow, Placing, Programs, Reader, Settings, Site},
 };
 
-/// What the probed function is called with.
+/// The argument of the call of the probed function.
 const ARGUMENT: u64 = 41;
 
 /// Returns its argument plus 1.
@@ -19,25 +19,25 @@ extern "C" fn probed(argument: u64) -> u64 {
     naked_asm!("push rbp", "pop rbp", "lea rax, [rdi + 1]", "ret")
 }
 
-/// What works.
+/// The result of a trial that worked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Works {
     /// How probes are placed.
     pub placing: Placing,
-    /// How long loading the programs took.
+    /// The time that loading the programs took.
     pub load: Duration,
 }
 
-/// Why it does not.
+/// The reason why roctap does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The programs cannot be loaded or attached, or this program's own function is not found.
     #[error(transparent)]
     Failed(#[from] CalibrateError),
-    /// What was recorded is not the call.
+    /// The recorded calls are not the one that was made.
     #[error("a probe was placed and its call was not recorded as it was made: {seen}")]
     Wrong {
-        /// What came instead.
+        /// The records that came instead.
         seen: String,
     },
 }
@@ -48,11 +48,11 @@ impl From<crate::probe::ProbeError> for TrialError {
     }
 }
 
-/// Tries it, as [`Settings`] say.
+/// Tries to record a call, with these [`Settings`].
 ///
 /// # Errors
 ///
-/// Whatever does not work.
+/// The step that does not work.
 pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works, TrialError> {
     let began = std::time::Instant::now();
     let settings = Settings { ring_bytes: 4096, follow: Follow::Nobody, placing, preallocate };
@@ -68,7 +68,7 @@ pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works,
     let exe = Path::new("/proc/self/exe");
     let placed = programs.attach(std::process::id(), exe, &[site])?;
     programs.set_phase(phase::ATTACHED)?;
-    // By another thread than the first: some kernels saw that one alone.
+    // On another thread than the first one: some kernels see only calls of the first thread.
     let result = std::thread::spawn(|| std::hint::black_box(probed)(ARGUMENT)).join();
     let records = reader.take_all();
     drop(placed);
@@ -97,7 +97,7 @@ pub fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
             calls.push(call);
             bytes = rest;
         } else {
-            // A thread's first call.
+            // The record of a thread's first call.
             bytes = bytes.get(size_of::<tracer_common::bpf::ProcessRecord>()..).unwrap_or_default();
         }
     }

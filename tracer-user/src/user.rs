@@ -1,8 +1,9 @@
-//! The user for whom roctap runs, as whom code of others is run: plugins of roctracer's.
+//! Becoming the user for whom roctap runs, to run code of others as that user: plugins of roctracer's.
 //!
-//! Root is given up for good before anything is opened for a plugin: a child gives it up and executes roctap once more,
-//! so that nothing is left of root's in its memory, among its descriptors or in its environment. Its parent passes its
-//! output on ([`child`]). So are rights that a set-user-id or set-group-id bit of roctap's file gave.
+//! Root is given up for good before anything is opened for a plugin: a child gives it up and executes roctap once
+//! more, so that nothing of root's is left in its memory, among its descriptors or in its environment. Its parent
+//! passes its output on ([`child`]). Rights that a set-user-id or set-group-id bit of roctap's file gave are given up
+//! in the same way.
 
 #![expect(unsafe_code, reason = "users, groups and descriptors of the whole process")]
 
@@ -18,10 +19,10 @@ use rustix::process::{getgid, getuid};
 
 use crate::{files, privileges, program};
 
-/// Why roctap is root still.
+/// The reason why roctap still is root.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody is known whose rights would do.
+    /// No user is known as whom the plugin could run.
     #[error(
         "plugins never run as root, and there is no user behind `sudo` (SUDO_UID, SUDO_GID) to run one as: \
          run `roctap export --plugin` as a user"
@@ -58,48 +59,48 @@ pub enum Error {
         /// The group of the user who called `sudo`.
         callers: u32,
     },
-    /// The child that becomes the user.
+    /// The child that is to become the user failed.
     #[error("plugins never run as root, and the process that is to become the user: {0}")]
     Child(io::Error),
-    /// The same, when it has become it.
+    /// The child failed after it had become the user.
     #[error("the user's process, which has the plugin fed: {0}")]
     Ended(io::Error),
-    /// The kernel does not let it.
+    /// The kernel does not let roctap become the user.
     #[error("plugins never run as root, and roctap cannot become user {user}: {action}: {cause}")]
     Refused {
         /// The user.
         user: u32,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
-    /// Root could be had again, which must not be.
+    /// The process could become root again, which must not be.
     #[error("plugins never run as root, and user {user} could become root again: nothing is run")]
     NotForGood {
         /// The user.
         user: u32,
     },
-    /// This program cannot be executed by the user.
+    /// The user cannot execute this program.
     #[error("user {user} cannot execute roctap: {cause}")]
     Execute {
         /// The user.
         user: u32,
-        /// What the system said. Part of the message, hence no `source`.
+        /// The system's error. Part of the message, hence no `source`.
         cause: io::Error,
     },
 }
 
-/// Whether this process has a user's rights: all its user ids are one user's, who is not root, and all its group ids
-/// one group's.
+/// Whether this process has the rights of one user: all its user ids are that user's, who is not root, and all its
+/// group ids are one group's.
 pub fn is_plain_user() -> bool {
     let [user, ..] = user_ids();
     let [group, ..] = group_ids();
     user != 0 && user_ids() == [user; 3] && group_ids() == [group; 3]
 }
 
-/// Goes on without root. If this process has other rights than a user's, a child becomes the user and executes this
-/// program once more with the same arguments; the status of that one is returned when it has ended.
+/// Goes on without root. If this process has other rights than those of one user, a child becomes the user and executes
+/// this program once more with the same arguments; when the child has ended, its status is returned.
 ///
 /// To be called before any thread is started.
 ///
@@ -121,7 +122,7 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     let user = User::find()?;
     let parent = rustix::process::getpid();
     if let Some(child) = child::start().map_err(Error::Child)? {
-        // Else the child, which is another user's, would not get the signal of its parent's end.
+        // Without this the child, which is another user's, would not get the signal of its parent's end.
         privileges::keep_for_ending();
         return child.wait().map(Some).map_err(Error::Ended);
     }
@@ -132,7 +133,7 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     Err(Error::Execute { user: user.id, cause: again.exec() })
 }
 
-/// The user who called `sudo`, or his group, as that says by this variable.
+/// The user who called `sudo`, or that user's group, by the variable in which `sudo` puts it.
 fn sudo_caller(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
 }
@@ -145,7 +146,7 @@ struct User {
     account: Option<Account>,
 }
 
-/// What the system knows of a user.
+/// The account of a user, from the system.
 struct Account {
     name: std::ffi::CString,
     group: u32,
@@ -165,7 +166,7 @@ impl User {
             return Err(Error::Nobody);
         }
         let id = user.as_raw();
-        // Its group too is the account's, not what the environment says.
+        // The group is the account's too, not that of the environment.
         let account = Account::of(id).ok_or(Error::NoAccount { user: id })?;
         Ok(Self { id, group: account.group, has_roots_groups: true, account: Some(account) })
     }
@@ -195,8 +196,8 @@ impl User {
         if is_root_again || !is_its_own || privileges::has_any() {
             return Err(Error::NotForGood { user });
         }
-        // Keys of root's session are none of the user's session. Where the kernel has none, or forbids it (a
-        // container's filter forbids all calls for keys), nobody gets at them.
+        // Keys of root's session must not get into the user's session. If the kernel has no keys, or forbids them (a
+        // container's filter forbids all calls for keys), no process can reach them.
         // SAFETY: a number, and no name for the new one.
         let joined =
             unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, 0) };
@@ -208,21 +209,21 @@ impl User {
                 cause,
             });
         }
-        // By its descriptor root's directory would be the user's, who may not come there.
+        // Through its descriptor the user would have root's directory, which the user may not enter.
         let entered = std::env::current_dir().and_then(std::env::set_current_dir);
         entered.map_err(|cause| Error::Refused {
             user,
             action: "its working directory, which is to be one that it may enter",
             cause,
         })?;
-        // Descriptors that root had from elsewhere are not the user's.
+        // Descriptors that root had from elsewhere must not get to the user.
         // SAFETY: numbers; no descriptor is closed before another program is executed.
         let closed =
             unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         check("its descriptors", closed as libc::c_int)
     }
 
-    /// What of root's environment is none of root's secrets, and names the user in root's place.
+    /// The part of root's environment that holds no secrets of root's, with the user named in root's place.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut kept: Vec<_> = std::env::vars_os().filter(|(name, _)| is_passed_on(name)).collect();
         if let Some(Account { name, home, .. }) = &self.account {
@@ -250,7 +251,7 @@ impl Account {
 fn user_ids() -> [u32; 3] {
     let mut ids = [0; 3];
     let [real, effective, saved] = &mut ids;
-    // SAFETY: places for numbers. It cannot fail with these; if it did, they would be root's.
+    // SAFETY: places for numbers. It cannot fail with these; if it did, the ids would be root's.
     unsafe { libc::getresuid(real, effective, saved) };
     ids
 }
@@ -264,7 +265,7 @@ fn group_ids() -> [u32; 3] {
     ids
 }
 
-/// Variables that say how a plugin is to work, and where its libraries are.
+/// Whether a variable tells how a plugin is to work, or where its libraries are.
 fn is_passed_on(name: &OsStr) -> bool {
     const NAMES: [&str; 7] =
         ["LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "ROCTAP_LOG", "TERM", "TZ"];

@@ -1,6 +1,6 @@
 //! How operations find the calls that launched them, and counts of what was joined.
 
-/// How long an operation that ran waits for its missing parts, ns.
+/// The time for which an operation that ran waits for its missing parts, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// How operations find the calls that launched them.

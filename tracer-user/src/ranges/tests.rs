@@ -1,4 +1,4 @@
-//! Ranges of programs that do as they like.
+//! Ranges of programs that make calls in any order.
 
 use tracer_common::activity::{ActivityRecord, Domain};
 use tracer_records::model::{Copy, Dispatch};
@@ -46,7 +46,7 @@ impl Program {
 const A: (u32, u32) = (1, 10);
 const B: (u32, u32) = (1, 11);
 
-/// Message, begin, end, and how much GPU time there was.
+/// Message, begin, end, and GPU time.
 type Shown = (Option<u32>, Option<u64>, Option<u64>, u64);
 
 fn shown(ranges: &Ranges) -> Vec<Shown> {
@@ -75,7 +75,7 @@ fn nested_ranges_of_threads_have_what_was_enqueued_in_them() {
     for (enqueue_ns, ns) in [(9, 1), (15, 10), (25, 100), (35, 1000), (41, 10_000)] {
         ranges.add(&work(A, enqueue_ns, ns));
     }
-    // Another thread's, and one of a process with the same thread.
+    // Work of another thread, and of another process with the same thread number.
     ranges.add(&work(B, 25, 7));
     ranges.add(&work((2, 10), 25, 100_000));
     ranges.settle();
@@ -94,7 +94,7 @@ fn ranges_of_processes_have_what_any_thread_enqueued() {
     let mut program = Program::default();
     program.call(A, roctx::START, 10, 1).call(B, roctx::START, 20, 2);
     program.call(B, roctx::STOP, 30, 1).call(A, roctx::STOP, 40, 2);
-    // The same ids of another process.
+    // The same ids in another process.
     program.call((2, 10), roctx::START, 5, 1).call((2, 10), roctx::STOP, 50, 1);
     let mut ranges = program.put_together();
     for (thread, enqueue_ns, ns) in [(A, 15, 1), (B, 25, 10), (A, 35, 100), (B, 45, 1000)] {
@@ -183,7 +183,7 @@ fn a_start_without_its_id_or_begin_has_no_stop() {
         let flags = if begin_ns == 0 { flag::UNREADABLE } else { 0 };
         ApiCall { record, ret: id, args: [id, 0, 0, 0, 0, 0], flags, ..ApiCall::default() }
     };
-    // On the stack of a fibre; open when recording began.
+    // A call on the stack of a fibre; a call that was open when recording began.
     calls.add(&call(roctx::START, 10, 0, 0));
     calls.add(&call(roctx::START, 0, 20, 1));
     calls.add(&call(roctx::STOP, 30, 0, 1));
@@ -214,7 +214,7 @@ fn work_of_any_size_is_added_up() {
     assert_eq!(ranges.ranges[0].gpu, gpu);
 }
 
-/// Whoever made a trace up can have any number and any depth.
+/// A trace that was made up can have any number of calls, at any depth.
 #[test]
 fn no_trace_has_calls_without_end() {
     let mut program = Program::default();

@@ -71,7 +71,7 @@ struct Left {
     name: &'static str,
     unit: &'static str,
     left: u64,
-    /// What the shim takes of it beside its rings.
+    /// The amount that the shim takes of it beside its rings.
     needed: u64,
     /// The rings that count against it.
     rings: Rings,

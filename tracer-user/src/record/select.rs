@@ -354,7 +354,7 @@ impl Selection {
         Ok(())
     }
 
-    /// What to record of a function. A function that the operation table does not know gets an id.
+    /// The capture for a function. A function that the operation table does not know gets an id.
     fn capture(&mut self, domain: Domain, name: &str) -> Capture {
         if let Some(operation) = api::by_name(name).filter(|o| o.domain == domain) {
             return api::captured(operation);

@@ -1,8 +1,8 @@
-//! The child that becomes the user, and what its parent does meanwhile.
+//! The child that becomes the user, and the work of its parent meanwhile.
 //!
-//! A process that has a terminal can type there in its user's place, who may be root, and so can whoever is allowed to
-//! trace that process. So the child has no terminal, and its output comes by pipes. The parent stays root, whom the user
-//! cannot trace, and keeps the one capability without which the child would outlive it.
+//! A process that has a terminal can type there in the place of its user, who may be root, and so can every process
+//! that is allowed to trace it. So the child has no terminal, and its output comes by pipes. The parent stays root,
+//! whom the user cannot trace, and keeps the one capability without which the child would outlive it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read as _, Write as _};
@@ -23,7 +23,7 @@ pub struct Child {
     outputs: [PipeReader; 2],
 }
 
-/// Starts it. None in the child.
+/// Starts the child. Returns none in the child.
 pub fn start() -> io::Result<Option<Child>> {
     let (out, its_out) = io::pipe()?;
     let (err, its_err) = io::pipe()?;
@@ -41,16 +41,16 @@ pub fn start() -> io::Result<Option<Child>> {
     Ok(None)
 }
 
-/// Has the calling process end with its parent, whatever ends that: a signal from the terminal, too.
+/// Makes the calling process end with its parent, whatever ends the parent: a signal from the terminal, too.
 pub fn end_with(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::other("its parent has ended")) }
 }
 
 impl Child {
-    /// Passes its output on until it has ended. Its status, as shells give it.
+    /// Passes the child's output on until it has ended. Returns its status, as shells give it.
     pub fn wait(self) -> io::Result<ExitCode> {
-        // What is there to be read is the child's.
+        // Standard input is for the child alone.
         dup2_stdin(File::open("/dev/null")?)?;
         let ended = pidfd_open(self.pid, PidfdFlags::empty())?;
         let [out, err] = self.outputs;
@@ -59,7 +59,7 @@ impl Child {
             Output::new(err, io::stderr().as_fd().try_clone_to_owned()?),
         ];
         while !wait_for_any(&ended, &mut outputs)? {}
-        // What is there now: a plugin may have left a process behind that has the other ends, too.
+        // Without waiting for more: a plugin may have left a process behind that has the other ends, too.
         outputs.iter_mut().for_each(Output::pass_on);
         let status = waitpid(Some(self.pid), WaitOptions::empty())?.map(|(_, status)| status);
         let [Output { error, .. }, _] = outputs;
@@ -76,7 +76,7 @@ impl Child {
     }
 }
 
-/// Waits for output, which is passed on, or the end of the child: whether it has ended.
+/// Waits for output, which is passed on, or for the end of the child. Returns whether it has ended.
 fn wait_for_any(ended: &OwnedFd, outputs: &mut [Output]) -> io::Result<bool> {
     let watched = outputs.iter().filter_map(|output| output.from.as_ref());
     let mut watched: Vec<_> = std::iter::once(ended.as_fd())
@@ -95,10 +95,10 @@ fn wait_for_any(ended: &OwnedFd, outputs: &mut [Output]) -> io::Result<bool> {
 }
 
 struct Output {
-    /// None once nothing more can be passed on: whoever writes finds that nobody reads.
+    /// None once nothing more can be passed on: a process that writes then finds the pipe closed.
     from: Option<PipeReader>,
     to: File,
-    /// Why it could not be, but that nobody wants it.
+    /// The error of passing on, if there was one other than that the reader has closed the output.
     error: Option<io::Error>,
 }
 
@@ -121,7 +121,7 @@ impl Output {
     }
 }
 
-/// Writes to what may be a terminal or a pipe that somebody has told not to block.
+/// Writes to a terminal or a pipe, which some process may have set not to block.
 fn write(mut to: &File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

@@ -12,7 +12,7 @@ use crate::record::{
     target::{Planned, Target},
 };
 
-/// What a child inherits from its parent, whose memory and tables it has.
+/// The state that a child inherits from its parent, whose memory and tables it has.
 #[derive(Clone)]
 pub struct Inheritance {
     pub command: String,
@@ -22,7 +22,7 @@ pub struct Inheritance {
 }
 
 impl Inheritance {
-    /// What a child of this process inherits.
+    /// The state that a child of this process inherits.
     pub fn of(parent: &Target) -> Self {
         Self {
             command: parent.info.command.clone(),
@@ -76,7 +76,7 @@ impl Following {
         self.left.insert(pid, (inheritance, request));
     }
 
-    /// What the children of such a child inherit.
+    /// The state that the children of such a child inherit.
     pub fn left_by(&self, pid: u32) -> Option<Inheritance> {
         self.left.get(&pid).map(|(inheritance, _)| inheritance.clone())
     }
