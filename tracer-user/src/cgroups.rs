@@ -62,7 +62,8 @@ static MOUNTS: LazyLock<Vec<Mount>> = LazyLock::new(|| {
     mounts.into_iter().filter_map(of).collect()
 });
 
-/// The groups by which a controller can act on process `pid`: in the hierarchy for that controller, and in the one for all.
+/// The groups by which a controller can act on process `pid`: in the hierarchy for that controller, and in the one for
+/// all.
 ///
 /// # Errors
 ///

@@ -6,7 +6,8 @@
 //! runs, [`shim`] owns the memory that it shares, and [`outside`] makes sense of GPU work where there is
 //! none. [`record`] drains all of these, [`join`] makes events of them and [`trace`] stores these.
 //! [`tool`] puts a tool of ROCprofiler-SDK into a process instead of the shim.
-//! [`report`] and [`export`] read traces, for which `ranges` puts together what roctx's calls come to. What a target chose is opened and read by [`foreign`] alone.
+//! [`report`] and [`export`] read traces; `ranges` puts together the marks and ranges of roctx's calls for them.
+//! [`foreign`] alone opens and reads the files and memory that a target chose.
 
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 

@@ -10,8 +10,8 @@ use tracer_common::{
 
 use super::counts::PATIENCE_NS;
 
-/// Most calls that are kept for each thread, of probes and of the shim, to be found by time: those of 100 ms of the fastest,
-/// since one ring is read before the other, and a reader may be late.
+/// Most calls that are kept for each thread, of probes and of the shim, to be found by time: those of 100 ms of the
+/// fastest thread, since one ring is read before the other, and a reader may be late.
 pub(super) const KEPT_OF_A_THREAD: usize = 1 << 16;
 /// As many are kept whatever their age, and the others for so long, ns.
 const KEPT_OF_ANY_AGE: usize = 1 << 12;
@@ -114,8 +114,8 @@ impl Kept {
     }
 }
 
-/// The calls of a thread. Those of probes and those of the shim are read from different rings, each at its time: each in
-/// order, one behind the other.
+/// The calls of a thread. Those of probes and those of the shim are read from different rings, at different times: each
+/// kind in order, but one kind behind the other.
 #[derive(Default)]
 struct Thread {
     of_probes: Kept,
@@ -221,8 +221,8 @@ impl RecentCalls {
             self.forget_half();
         }
         let thread = self.threads.entry(call.header.tid).or_default();
-        // Those of probes mostly come in order, but not after the thread has moved to another CPU, whose ring is read at
-        // another time.
+        // Calls of probes mostly come in order, but not after the thread has moved to another CPU, whose ring is read
+        // at another time.
         let (kept, most_moved) = match call.correlation_id < FIRST_ID {
             true => (&mut thread.of_probes, usize::MAX),
             false => (&mut thread.of_shim, MOST_MOVED),

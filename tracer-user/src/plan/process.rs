@@ -92,7 +92,7 @@ impl MappedFile {
 /// The longest time for which all reads of one look at a process wait for its memory ([`TargetMemory::waited`]).
 /// Waiting for a CPU does not count.
 const LOOK_FOR: Duration = Duration::from_secs(3);
-/// The time that a look may take beyond that by the clock, on a busy machine: its thread may wait for a CPU.
+/// The time by the clock that a look may take beyond that, on a busy machine: the thread that looks has other work.
 const MORE_FOR: Duration = Duration::from_secs(30);
 /// The most pieces that a look may read: they take some seconds of a CPU at most, however slow it is.
 const MOST_PIECES: u64 = 1 << 17;

@@ -58,9 +58,9 @@ pub struct Settings {
     pub ring_bytes: u32,
     /// The processes whose forks, executed programs and ends are reported.
     pub follow: Follow,
-    /// How probes are placed; if none, in the best way that the kernel has.
+    /// How probes are placed; if not given, in the best way that the kernel has.
     pub placing: Option<Placing>,
-    /// Whether hash maps get all their memory at once; if none, where the kernel needs it.
+    /// Whether hash maps get all their memory at once; if not given, where the kernel needs it.
     pub preallocate: Option<bool>,
 }
 

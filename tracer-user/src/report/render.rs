@@ -152,7 +152,7 @@ enum Timed {
     Functions,
 }
 
-/// Rows with times. The column of operations without times is there if there are any.
+/// Rows with times. The column that counts calls or kernels without times is there if there are any.
 fn timed_rows(out: &mut String, what: Timed, rows: &[Row], width: Option<usize>) {
     let with_untimed = rows.iter().any(|row| row.untimed() > 0);
     let (untimed, name) = match what {

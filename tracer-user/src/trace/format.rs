@@ -150,7 +150,7 @@ impl FileHeader {
     }
 
     /// The value of [`ChunkHeader::trace`] in the chunks of the file: the checksum of the metadata, which include
-    /// random bits of the seal.
+    /// the seal's random bits.
     pub fn trace(&self) -> u32 {
         if self.version.get() == OLDEST_VERSION { 0 } else { self.metadata_crc.get() }
     }

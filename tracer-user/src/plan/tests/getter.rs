@@ -339,7 +339,7 @@ fn getters_that_return_something_else() {
 fn arguments_on_the_stack_may_be_put_back_where_they_were() {
     let right = plan(&stacked(CHEAP_ENTRY, 0x40, 4), &good(), None);
     assert_eq!(right.reached, behind(CHEAP, CHEAP_ENTRY));
-    // From another place, or more bytes than were read.
+    // To another place, or more bytes than were read.
     for (at, size) in [(0x44, 4), (0x50, 4), (0x38, 4), (0x40, 8)] {
         let wrong = plan(&stacked(CHEAP_ENTRY, at, size), &good(), None);
         assert_eq!(wrong.reached, Reached::Exported, "{at:#x}");

@@ -25,7 +25,7 @@ use crate::{
     shown::say,
 };
 
-/// The longest wait for shims on their way at the end of a recording; the single steps have limits of their own.
+/// The longest wait for shims on their way at the end of a recording; steps that can take longer have their own limits.
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait if somebody has asked for that end: long enough for a process that is quick.
 const ASKED_WAIT: Duration = Duration::from_secs(3);

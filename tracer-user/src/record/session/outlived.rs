@@ -53,7 +53,8 @@ impl Session {
         Ok(())
     }
 
-    /// Places the probes of a process anew that are not at functions, if they are not mapped yet or do not go on.
+    /// Places anew the probes of a process other than those at functions, if their files are not mapped yet or the
+    /// probes do not go on.
     fn place_rest_anew(&mut self, pid: u32, libraries: &[Library]) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let runs_on = self.probes.placing() == Placing::Multi;

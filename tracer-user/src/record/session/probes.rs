@@ -135,7 +135,8 @@ impl Probes {
         })
     }
 
-    /// Entry probes are about to be removed: calls that return from now on without an entry are no error.
+    /// The entry probes are about to be removed: a call that returns from now on without an entry does so because its
+    /// entry probe is gone.
     pub fn begin_to_detach(&mut self) -> Result<(), ProbeError> {
         self.programs.set_phase(phase::DETACHING)
     }

@@ -3,7 +3,7 @@
 //! Probes are placed at all functions first: whether the shim will be loaded, and knows the runtimes' tables, shows
 //! only when it is loaded. When the shim begins to record HSA calls, it tells the BPF programs, which from that moment
 //! on leave the functions alone that it covers. Of HIP's functions they leave out by themselves the calls that the
-//! shim makes: a call that the shim records is one that it passes on. So no call is recorded twice, and each one once.
+//! shim makes: a call that the shim records is one that it passes on. So each call is recorded exactly once.
 //! It remains to remove the probes that do nothing any more.
 
 use tracer_common::{activity::Domain, bpf::ApiRecord, slots::tables};

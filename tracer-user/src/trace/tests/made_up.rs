@@ -109,7 +109,7 @@ fn seal(bytes: &[u8]) -> Option<Seal> {
     sealed.seal()
 }
 
-/// The mark of a trace's chunks cannot be derived from the contents of its metadata.
+/// The facts in a trace's metadata do not determine the mark of its chunks, nor the seal.
 #[test]
 fn no_two_traces_have_the_same_mark() {
     let mark = || u32::from_le_bytes(sample(0, 0, false)[16..20].try_into().unwrap());
