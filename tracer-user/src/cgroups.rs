@@ -11,12 +11,12 @@ use procfs::{
     process::{MountInfo, Process},
 };
 
-/// Of which kind a hierarchy of cgroups is.
+/// The version of a hierarchy of cgroups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
-    /// One for some controllers.
+    /// Version 1: a hierarchy for some controllers.
     One,
-    /// The one for all others.
+    /// Version 2: the hierarchy for all other controllers.
     Two,
 }
 
@@ -25,12 +25,12 @@ pub enum Version {
 pub struct Group {
     pub version: Version,
     pub directory: PathBuf,
-    /// That of the topmost group that can be seen from here.
+    /// The directory of the topmost group that can be seen from here.
     top: PathBuf,
 }
 
 impl Group {
-    /// Its directory, and those of the groups that it is in.
+    /// The group's directory, and those of the groups around it.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.directory.ancestors().take_while(|directory| directory.starts_with(&self.top))
     }
@@ -39,14 +39,14 @@ impl Group {
 /// Where a hierarchy is mounted.
 struct Mount {
     version: Version,
-    /// Of the first version: for which controllers, among other words.
+    /// In version 1: the controllers, among other words.
     options: BTreeSet<String>,
     directory: PathBuf,
-    /// Which of its groups that directory is.
+    /// The group whose directory that is.
     root: PathBuf,
 }
 
-/// They stay.
+/// Read once: mounts of cgroups do not change.
 static MOUNTS: LazyLock<Vec<Mount>> = LazyLock::new(|| {
     let mounts = Process::myself().and_then(|own| own.mountinfo());
     let mounts = mounts.map_or_else(|_| Vec::new(), |mounts| mounts.0);
@@ -82,11 +82,11 @@ pub fn of(pid: u32, controller: &str) -> ProcResult<Vec<Group>> {
         };
         let below = |mount: &'static Mount| {
             let inside = Path::new(&group.pathname).strip_prefix(&mount.root).ok()?;
-            // One that is outside of what is mounted begins with `/..`.
+            // The path of a group outside of the mounted part begins with `/..`.
             let is_inside = inside.components().all(|part| matches!(part, Component::Normal(_)));
             is_inside.then_some((mount, inside))
         };
-        // Where most of the groups around it can be seen.
+        // The mount in which most of the groups around it can be seen.
         let mounted = MOUNTS.iter().filter(is_it).filter_map(below);
         let (Mount { directory: top, .. }, inside) =
             mounted.min_by_key(|(mount, _)| mount.root.components().count())?;

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
-        // It would be said on standard error, where nobody listens, and end the program.
+        // The error would be printed on standard error, which nobody reads, and end the program.
         .log_internal_errors(false)
         .with_target(false)
         .init();
@@ -81,7 +81,7 @@ fn helper() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next()?;
     let result = if first == record::HOLD {
-        // Comes back only when the command cannot be run.
+        // Returns only when the command cannot be run.
         record::hold(&arguments.collect::<Vec<_>>())
     } else if first == inject::HELPER {
         inject::helper(&arguments.collect::<Vec<_>>())

@@ -1,5 +1,5 @@
-//! How probes get to their places: the ways that kernels have. What each works with is in `probe`, what
-//! privileges it takes in `privileges`.
+//! The ways in which kernels place probes. `probe` has the interface that each uses, `privileges` the privileges that
+//! it takes.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::OnceLock};
 
-/// Where the `roctap` program is, for those who use this library from another one.
+/// The path of the `roctap` program, for programs that use this library.
 pub static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// The program to run.
@@ -10,31 +10,31 @@ pub(crate) fn program() -> PathBuf {
     PROGRAM.get().cloned().unwrap_or_else(|| "/proc/self/exe".into())
 }
 
-/// roctap runs where the kernel's probes tell other numbers than it sees.
+/// roctap runs in a namespace in which the kernel's probes report other numbers than those that it sees.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnNamespace {
-    /// Of processes.
+    /// A PID namespace.
     #[error(
         "this is a PID namespace of its own (a container's?), where the kernel's probes tell other process numbers than roctap sees: run roctap on the host, where `roctap record -p PID` reaches into containers too, or give the container the host's PID namespace (docker run --pid=host)"
     )]
     Pid,
-    /// Of time.
+    /// A time namespace.
     #[error(
         "this is a time namespace of its own, where the kernel's probes tell other times than roctap sees: run roctap outside, where it records what runs inside too"
     )]
     Time,
 }
 
-/// Checks that what the probes tell of processes and times can be understood.
+/// Checks that the numbers of processes and the times that probes report can be understood.
 ///
 /// # Errors
 ///
-/// When it cannot.
+/// When they cannot.
 pub(crate) fn check_namespaces() -> Result<(), OwnNamespace> {
     if !in_initial_pid_namespace() {
         return Err(OwnNamespace::Pid);
     }
-    // The initial one has this fixed inode number. Before Linux 5.6 there is no other.
+    // The initial namespace has this fixed inode number. Before Linux 5.6 there is no other.
     let time = std::fs::read_link("/proc/self/ns/time");
     match time.is_ok_and(|ns| !ns.ends_with("time:[4026531834]")) {
         true => Err(OwnNamespace::Time),
@@ -42,7 +42,7 @@ pub(crate) fn check_namespaces() -> Result<(), OwnNamespace> {
     }
 }
 
-/// Whether processes have the numbers here that the kernel knows them by.
+/// Whether processes have the same numbers here as in the kernel's probes.
 pub(crate) fn in_initial_pid_namespace() -> bool {
     // The initial PID namespace has this fixed inode number.
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|ns| ns.ends_with("pid:[4026531836]"))

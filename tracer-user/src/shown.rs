@@ -25,10 +25,10 @@ use crate::trace::limits::cut;
 
 pub use tracer_text::clean;
 
-/// Bytes of a line about one thing.
+/// The most bytes of a line about one thing.
 const LINE: usize = 4 << 10;
 
-/// The same, cut to a length that a line can have.
+/// `text`, cleaned and cut to a length that a line can have.
 pub fn line(text: &str) -> Cow<'_, str> {
     match clean(cut(text, LINE).as_ref()) {
         Cow::Borrowed(same) if same.len() == text.len() => Cow::Borrowed(text),
@@ -36,7 +36,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Bytes that should be text, such as a path or an argument: those that are not stand as `\xff`.
+/// Bytes that should be text, such as a path or an argument: bytes that are not text are shown as `\xff`.
 pub fn text_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -49,7 +49,7 @@ pub fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// A path, as [`text_of`]: two that differ are shown differently.
+/// A path, as [`text_of`]: two different paths are shown differently.
 pub fn path(path: &Path) -> String {
     text_of(path.as_os_str().as_encoded_bytes())
 }
@@ -60,8 +60,8 @@ pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) ->
     format!("{count} {thing}{ending}")
 }
 
-/// A value as JSON for people and programs, with a line break at its end. Characters that could do
-/// something to a terminal are escaped, which JSON allows in all strings.
+/// A value as JSON for people and programs, with a line break at its end. Characters that could affect a terminal are
+/// escaped, which JSON allows in all strings.
 ///
 /// # Errors
 ///
@@ -84,8 +84,8 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(escaped)
 }
 
-/// Prints lines to standard output. What was left in them that is not harmless is cleaned here; a
-/// reader that has gone away is no error.
+/// Prints lines to standard output. Characters in them that are not harmless are cleaned here; a reader that has
+/// closed the output is no error.
 ///
 /// # Errors
 ///
@@ -105,9 +105,9 @@ pub fn print(lines: &str) -> io::Result<()> {
     }
 }
 
-/// Says something on standard error, in a line of its own.
+/// Prints a line on standard error.
 pub fn say(text: &str) {
-    // Nobody is left to tell that nobody listens.
+    // If this fails, there is nobody to report it to.
     let _ = writeln!(io::stderr().lock(), "roctap: {}", line(text));
 }
 

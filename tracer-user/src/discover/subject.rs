@@ -1,9 +1,9 @@
-//! One process, whatever becomes of its number.
+//! One process, even if its number is given to another one.
 //!
-//! The kernel gives a process's number to another one soon after the end of the first. Much can be asked
-//! for by number alone: files of `/proc`, `ptrace`, probes. A [`Subject`] keeps the rule for it: what is
-//! read or done by number is this process's if the process has not ended after it; if it has, what was
-//! read is dropped, and what was done undone.
+//! The kernel gives a process's number to another one soon after the end of the first. Much can be reached by number
+//! alone: files of `/proc`, `ptrace`, probes. A [`Subject`] keeps the rule for this: data that is read, or a change
+//! that is made, by number belongs to this process if the process has not ended after that; if it has, the data is
+//! dropped, and the change undone.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use rustix::{
 
 use super::{DiscoverError, process, process_info};
 
-/// A process has ended. What was found under its number since may be another's.
+/// A process has ended. Data that was found under its number since then may be another process's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("process {pid} has ended")]
 pub struct Ended {
@@ -42,11 +42,11 @@ impl From<Ended> for DiscoverError {
 #[derive(Debug)]
 pub struct Subject {
     pid: u32,
-    /// When it started, as `/proc/PID/stat` has it.
+    /// When it started, from `/proc/PID/stat`.
     started: u64,
     pidfd: OwnedFd,
-    /// Its first thread has ended, and others go on. Under the process's number the kernel shows nothing then
-    /// of what all of them share.
+    /// Whether its first thread has ended, and others go on. Under the process's number the kernel then shows nothing
+    /// of what all of its threads share.
     outlived: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// When there is none, or it has ended.
+    /// When there is no such process, or it has ended.
     pub fn open(pid: u32) -> Result<Self, DiscoverError> {
         let none = || DiscoverError::NoProcess { pid };
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(none)?;
@@ -63,11 +63,11 @@ impl Subject {
         Self::of(pid, pidfd)
     }
 
-    /// The process `pid` that a descriptor names, which another of our processes has opened.
+    /// The process `pid` to which a descriptor refers that another process of roctap's has opened.
     ///
     /// # Errors
     ///
-    /// When it names another one, or one that has ended.
+    /// When the descriptor refers to another process, or to one that has ended.
     pub fn inherited(pid: u32, pidfd: OwnedFd) -> Result<Self, DiscoverError> {
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()));
         let named = about.ok().and_then(|text| {
@@ -92,37 +92,37 @@ impl Subject {
             outlived: outlived.into(),
         };
         if !subject.is_alive() {
-            // A zombie is told as such.
+            // A zombie is reported as such.
             process_info(pid)?;
             return Err(DiscoverError::NoProcess { pid });
         }
         started.map(|_| subject)
     }
 
-    /// Its number.
+    /// The process's number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// When it started, in ticks of the kernel since the machine did: no two processes of one number have
-    /// the same.
+    /// When the process started, in ticks of the kernel since the machine did: no two processes with the same number
+    /// have the same start.
     pub fn started(&self) -> u64 {
         self.started
     }
 
-    /// Whether it has not ended (a zombie has).
+    /// Whether the process has not ended (a zombie has).
     pub fn is_alive(&self) -> bool {
         let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut polled, Some(&now)), Ok(ready) if ready > 0)
     }
 
-    /// Whether its first thread has ended, and others go on, as far as was looked.
+    /// Whether the last look found that the first thread has ended, and others go on.
     pub fn has_outlived_its_first_thread(&self) -> bool {
         self.outlived.load(Ordering::Relaxed)
     }
 
-    /// Looks whether that is so.
+    /// Looks whether the first thread has ended, and others go on.
     pub fn look_at_its_first_thread(&self) -> bool {
         let stat = process(self.pid).and_then(|process| {
             process.stat().map_err(|error| DiscoverError::proc(self.pid, "stat", error))
@@ -132,19 +132,19 @@ impl Subject {
         ended
     }
 
-    /// The number under which the kernel shows what it maps and has open: its own, or that of a thread.
+    /// The number under which the kernel shows the process's mappings and open files: its own, or that of a thread.
     fn number(&self) -> u32 {
         let thread = self.has_outlived_its_first_thread().then(|| living_thread(self.pid));
         thread.flatten().unwrap_or(self.pid)
     }
 
-    /// Does something by its number, or that of a thread of it where its first one has ended: both stand for
-    /// it in `/proc`. What comes back is of this process, and of no other one.
+    /// Calls `act` with the process's number, or with that of a thread if its first one has ended: both stand for the
+    /// process in `/proc`. The result is of this process, and of no other one.
     ///
     /// # Errors
     ///
-    /// Those of `act`; [`Ended`] when the process has ended meanwhile: what `act` made is dropped, and has to
-    /// undo itself by that.
+    /// Those of `act`; [`Ended`] when the process has ended meanwhile: the result of `act` is dropped, and has to undo
+    /// its effects by that.
     pub fn by_number<T, E: From<Ended>>(
         &self,
         act: impl FnOnce(u32) -> Result<T, E>,
@@ -153,18 +153,18 @@ impl Subject {
         if self.is_alive() { Ok(made) } else { Err(Ended { pid: self.pid }.into()) }
     }
 
-    /// Whether it was there, under this number, at `time_ns` of CLOCK_BOOTTIME: it started no later.
+    /// Whether the process existed, under this number, at `time_ns` of CLOCK_BOOTTIME: it started no later.
     pub fn was_there_at(&self, time_ns: u64) -> bool {
         let ns_of_tick = 1_000_000_000 / procfs::ticks_per_second().max(1);
         self.started <= time_ns / ns_of_tick
     }
 
-    /// Whether its descriptors can be copied.
+    /// Whether the process's descriptors can be copied.
     pub fn has_descriptors(&self) -> bool {
         self.thread().is_ok()
     }
 
-    /// A thread of it, as a descriptor, where its first one has ended: that has no descriptors any more.
+    /// A thread of the process, as a descriptor, if the first one has ended: that one has no descriptors any more.
     fn thread(&self) -> io::Result<Option<OwnedFd>> {
         if !self.has_outlived_its_first_thread() {
             return Ok(None);
@@ -178,12 +178,12 @@ impl Subject {
         })
     }
 
-    /// A copy of one of its descriptors: the same open file, with the rights that the process itself has
-    /// to it.
+    /// A copy of one of the process's descriptors: the same open file, with the rights that the process itself has to
+    /// it.
     ///
     /// # Errors
     ///
-    /// When it has no such descriptor, or may not be traced by us.
+    /// When the process has no such descriptor, or roctap may not trace it.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         let number = i32::try_from(number).map_err(|_| io::ErrorKind::InvalidData)?;
         let thread = self.thread()?;
@@ -192,7 +192,7 @@ impl Subject {
     }
 }
 
-/// By the letter that the kernel shows for a thread's state.
+/// Whether a thread has ended, by the letter that the kernel shows for its state.
 fn has_ended(state: char) -> bool {
     matches!(state, 'Z' | 'X')
 }
@@ -232,7 +232,7 @@ mod tests {
         assert!(Subject::open(u32::MAX).is_err());
     }
 
-    /// So that it is another one when a library has been mapped.
+    /// The number of pages differs once a library has been mapped.
     #[test]
     fn the_pages_of_all_that_is_mapped_are_counted() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -246,7 +246,7 @@ mod tests {
             maps.lines().filter_map(bytes_of).sum::<u64>() / rustix::param::page_size() as u64
         };
         let began = std::time::Instant::now();
-        // It is just being started.
+        // The child is just being started.
         while crate::discover::mapped_pages(child.id()).unwrap() != in_all() {
             assert!(began.elapsed() < std::time::Duration::from_secs(60));
             std::thread::yield_now();

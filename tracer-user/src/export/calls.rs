@@ -1,12 +1,12 @@
-//! Calls as exports have them: as text, by the tables of the API, and with a begin and an end.
+//! Calls in the form of exports: as text, by the tables of the API, and with a begin and an end.
 
 use tracer_common::bpf::flag;
 
 use tracer_records::api::{self, Kind, Operation};
 use tracer_records::model::ApiCall;
 
-/// How the words that were captured of a call become text. The tables of the API know; exports
-/// only place it. [`ApiTables`] is what the program uses.
+/// Converts the captured words of a call to text. The tables of the API know how; exports only place the text.
+/// [`ApiTables`] is the implementation that the program uses.
 pub trait CallFormat {
     /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
     fn args(&self, call: &ApiCall) -> String;
@@ -40,8 +40,8 @@ impl CallFormat for ApiTables {
     }
 }
 
-/// When a call returned, for formats in which every call has: a call that did not return, or whose
-/// return was not seen, lasts 0 ns there. roctracer itself writes `hsa_shut_down` in this way.
+/// When a call began and returned, for formats in which every call has both times: a call whose begin or return was not
+/// seen, or that did not return, lasts 0 ns there. roctracer itself writes `hsa_shut_down` in this way.
 pub(super) fn call_times(call: &ApiCall) -> (u64, u64) {
     match (call.record.begin_ns, call.record.end_ns) {
         (0, end_ns) => (end_ns, end_ns),

@@ -203,7 +203,7 @@ impl Files {
             record.process_or_device,
             record.thread_id,
             record.correlation_id,
-            // The row consists of numbers and of names of the headers: nothing in it needs an escape.
+            // Of numbers and names of the headers: nothing in it needs an escape.
             calls.ret(call),
         ))
     }

@@ -1,8 +1,8 @@
-//! Which kernel a call launched, for formats that have it beside the call.
+//! The kernels that calls launched, for formats that have the kernel beside the call.
 
 use tracer_records::model::{Dispatch, Event, StringId};
 
-/// Calls that roctracer names the launched kernel of. Not graph launches: these start many.
+/// Calls for which roctracer names the launched kernel. Not graph launches: these start many kernels.
 const LAUNCHES: &[&str] = &[
     "hipDrvLaunchKernelEx",
     "hipExtLaunchKernel",
@@ -21,7 +21,7 @@ const LAUNCHES: &[&str] = &[
     "hipModuleLaunchKernel",
 ];
 
-/// Dispatches whose kernel is known where their call is written.
+/// The most dispatches whose kernel is known when their call is written.
 const MAX_LAUNCHED: usize = 1 << 25;
 
 /// Whether roctracer names the kernel that a function launches.
@@ -50,11 +50,11 @@ impl Launched {
 
     /// To be called when all events were taken.
     pub fn sort(&mut self) {
-        // Stable: of a call's dispatches the first stays first.
+        // A stable sort: of a call's dispatches the first stays first.
         self.kernels.sort_by_key(|(call, _)| *call);
     }
 
-    /// The names of the first kernel that a call launched, of a process and with a correlation id.
+    /// The names of the first kernel that a call launched; the call is given by process and correlation id.
     pub fn of(&self, call: (u32, u64)) -> Option<Dispatch> {
         let at = self.kernels.partition_point(|(of, _)| *of < call);
         let (of, (demangled, raw)) = *self.kernels.get(at)?;

@@ -1,11 +1,11 @@
 //! `roctap export`: a trace in the formats of other tools.
 //!
-//! * [`text`]: what roctracer's file plugin writes; `docs/formats/text.md`.
+//! * [`text`]: the files of roctracer's file plugin; `docs/formats/text.md`.
 //! * [`csv`]: rocprofv3's columns; `docs/formats/csv.md`.
-//! * [`plugin`]: whatever a plugin of roctracer's writes; `docs/roctracer.md`.
+//! * [`plugin`]: the output of any plugin of roctracer's; `docs/roctracer.md`.
 //!
-//! All hold less than a trace does. What a format has no place for is left out with a warning that
-//! counts it, never in silence.
+//! All of these hold less than a trace does. Facts for which a format has no place are left out with a warning that
+//! counts them, never in silence.
 //!
 //! Another format is a file here with a function `export`, a value of [`ExportFormat`], what it leaves out
 //! in [`LeftOut`], its page in `docs/formats/` and its golden files; `tests/hostile` lists the formats whose
@@ -74,14 +74,14 @@ pub enum ExportFormat {
     Csv,
 }
 
-/// Exports a trace. What can be read of one that is damaged, or whose end is missing, is exported; what
-/// is missing is then returned as the error.
+/// Exports a trace. Of a trace that is damaged, or whose end is missing, the readable part is exported; the missing
+/// part is then returned as the error.
 pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<ExitCode> {
     if let Some(plugin) = &options.plugin {
         return plugin::run(&options.file, plugin, options.when_recorded);
     }
     let output = options.output.as_deref();
-    // The files' names are in the trace: what it takes to create them is given up when they are there.
+    // The files' names are in the trace: the rights to create the files are given up when they are there.
     match output {
         Some(_) => privileges::keep_for_writing(),
         None => privileges::keep_for_reading(),

@@ -1,4 +1,4 @@
-//! Where an export goes.
+//! The destination of an export.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -8,7 +8,7 @@ use super::ExportError;
 use crate::files::{self, Place};
 use crate::privileges;
 
-/// Where lines are collected before they are written.
+/// The size of the buffer in which lines are collected before they are written.
 const BUFFER: usize = 64 << 10;
 
 /// One file of an export.
@@ -27,10 +27,10 @@ impl Output {
         Self { path, out: BufWriter::with_capacity(BUFFER, out) }
     }
 
-    /// Creates the files `names` in the directory `dir`, and this where it is missing. If one of
-    /// them is there already and `force` is not given, none is created.
+    /// Creates the files `names` in the directory `dir`, and the directory if it is missing. If one of the files
+    /// exists already and `force` is not given, none is created.
     ///
-    /// Gives up what creating them took: from here on, the calling thread writes to what it has.
+    /// Gives up the rights to create files: from here on, the calling thread only writes to open ones.
     pub fn files(dir: &Path, names: &[String], force: bool) -> Result<Vec<Self>, ExportError> {
         files::create_directory(dir)
             .map_err(|cause| ExportError::Create { path: dir.to_path_buf(), cause })?;
@@ -41,7 +41,7 @@ impl Output {
         let create = |path: PathBuf| match create(&path, force) {
             Ok(Some(file)) => Ok(Self::new(path, Box::new(file))),
             Ok(None) => Err(ExportError::NotAFile { path }),
-            // Somebody else was faster.
+            // Another process was faster.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(ExportError::Exists { path }),
             Err(cause) => Err(ExportError::Create { path, cause }),
         };
@@ -56,14 +56,14 @@ impl Output {
         result.map_err(|cause| ExportError::Write { path: self.path.clone(), cause })
     }
 
-    /// Writes what is left. To drop an output without this would lose errors.
+    /// Writes the rest. Dropping an output without this would lose errors.
     pub fn finish(mut self) -> Result<(), ExportError> {
         let result = self.out.flush();
         result.map_err(|cause| ExportError::Write { path: self.path.clone(), cause })
     }
 }
 
-/// Creates a file, in the place of another one when `force` says so; none where something else is.
+/// Creates a file, in the place of another one if `force` says so; none if something else is there.
 fn create(path: &Path, force: bool) -> io::Result<Option<File>> {
     let place = Place::of(path)?;
     match place.create() {

@@ -1,46 +1,46 @@
-//! Which thread is stopped.
+//! The choice of the thread that is stopped.
 
 use std::fs;
 
 use super::bootstrap::SIGNALS;
 use crate::{discover::innermost_id, foreign};
 
-/// Threads that are looked at.
+/// The most threads that are looked at.
 const MAX_THREADS: usize = 4096;
 
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Its id here.
+    /// Its id in roctap's PID namespace.
     pub tid: u32,
     /// Its id as its process sees it.
     pub inside: u32,
 }
 
-/// How much a thread minds being stopped, by what it does; less first.
+/// How much a stop disturbs a thread, by what the thread does; the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Disturbance {
     /// It waits in a system call that the kernel resumes.
     Resumed,
     /// It runs.
     Delayed,
-    /// It waits in a system call that fails with EINTR, or that we repeat.
+    /// It waits in a system call that fails with EINTR, or that roctap repeats.
     Repeated,
-    /// It waits in a system call that may have moved a part of its data, and would return how much.
+    /// It waits in a system call that may have moved a part of its data, and would return the size of that part.
     Shortened,
 }
 
-/// poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: all of them
-/// are resumed after a stop as if nothing had been.
+/// poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: after a stop, all of them
+/// are resumed as if nothing had happened.
 const RESUMED: [u64; 9] = [7, 23, 35, 61, 202, 219, 230, 270, 271];
-/// It is resumed, too, but not on a socket with a timeout.
+/// `read`, which is resumed too, except on a socket with a timeout.
 const READ: u64 = 0;
 /// write, pwrite64, writev, pwritev, pwritev2, sendto, sendmsg, sendmmsg, recvmmsg, sendfile, splice, tee, vmsplice,
 /// copy_file_range, fallocate, getrandom, io_getevents, io_pgetevents.
 const SHORTENED: [u64; 18] =
     [1, 18, 20, 296, 328, 44, 46, 307, 299, 40, 275, 276, 278, 326, 285, 318, 208, 333];
-/// Calls that are shortened if an argument has such bits, and which: recvfrom and recvmsg with MSG_WAITALL,
-/// io_uring_enter that submits something.
+/// Calls that are shortened if an argument has certain bits; which argument, and which bits: recvfrom and recvmsg with
+/// MSG_WAITALL, io_uring_enter that submits something.
 const SHORTENED_WITH: [(u64, usize, u64); 3] = [(45, 3, 0x100), (47, 2, 0x100), (426, 1, !0)];
 
 /// The threads of process `pid` that can be stopped, the best first: those without seccomp filters before others.
@@ -62,14 +62,14 @@ pub fn moves_data(pid: u32, tid: u32) -> bool {
     call.is_some_and(|call| of_call(&call, |_| true) == Disturbance::Shortened)
 }
 
-/// Whether a thread has seccomp filters, and how much it minds being stopped.
+/// Whether a thread has seccomp filters, and how much a stop disturbs it.
 type Rank = (bool, Disturbance);
 
 fn is_shortened((_, disturbance): Rank) -> bool {
     disturbance == Disturbance::Shortened
 }
 
-/// The threads of process `pid` that are there to be stopped.
+/// The threads of process `pid` that could be stopped.
 fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
     threads(pid).into_iter().take(MAX_THREADS).filter_map(move |tid| {
         let status = of_thread(pid, tid, "status")?;
@@ -82,23 +82,23 @@ fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
     })
 }
 
-/// The id here of a thread of process `pid`, by its id as its process sees it.
+/// The id in roctap's PID namespace of a thread of process `pid`, by its id as its process sees it.
 pub fn named_inside(pid: u32, inside: u64) -> Option<u32> {
-    // It is new: one of the last.
+    // The thread is new: it is one of the last.
     threads(pid).into_iter().rev().find(|tid| {
         let named = of_thread(pid, *tid, "status").and_then(|status| of_status(&status));
         named.is_some_and(|(name, _)| u64::from(name) == inside)
     })
 }
 
-/// Whether the `/proc` that process `pid` has mounted shows the numbers that processes have here.
+/// Whether the `/proc` that process `pid` has mounted shows the numbers of roctap's PID namespace.
 pub fn shows_our_numbers(pid: u32) -> bool {
     let shown = fs::read_link(format!("/proc/{pid}/root/proc/self"));
     let here = fs::read_link("/proc/self");
     shown.is_ok_and(|shown| here.is_ok_and(|here| shown == here))
 }
 
-/// A text that the kernel has on a thread.
+/// The text of a file in `/proc` about a thread.
 fn of_thread(pid: u32, tid: u32, name: &str) -> Option<String> {
     let text = foreign::text(format!("/proc/{pid}/task/{tid}/{name}").as_ref()).ok()?;
     Some(foreign::lossy(&text).into_owned())
@@ -115,11 +115,11 @@ fn of_status(status: &str) -> Option<(u32, char)> {
     Some((innermost_id(status)?, foreign::field(status, "State")?.chars().next()?))
 }
 
-/// Whether it is the new thread of another roctap, by the signals that it blocks: only that blocks so
-/// many and these, or all when it begins, and it is not to be hindered.
+/// Whether a thread is the new thread of another roctap, by the signals that it blocks: only such a thread blocks
+/// exactly these, or all when it begins. It must not be disturbed.
 fn is_ours(status: &str) -> bool {
     let blocked = foreign::field(status, "SigBlk");
-    // The kernel leaves SIGKILL and SIGSTOP out.
+    // The kernel never blocks SIGKILL and SIGSTOP.
     let kept = |signals: u64| signals & !(1 << 8 | 1 << 18);
     let blocked = blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok());
     blocked.is_some_and(|mask| mask == kept(SIGNALS) || mask == kept(!0))
@@ -130,12 +130,12 @@ fn is_confined(status: &str) -> bool {
     foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
 }
 
-/// Reads whatever `text` is as what the kernel says of a thread.
+/// Reads an arbitrary `text` as the kernel's about a thread.
 pub fn fuzz(text: &str) {
     let _ = (of_status(text), is_ours(text), is_confined(text), of_call(text, |_| true));
 }
 
-/// By the kernel's line on a thread's system call: its number and arguments.
+/// The disturbance of a thread, by the kernel's line about its system call: its number and arguments.
 fn of_call(line: &str, is_socket: impl Fn(u32) -> bool) -> Disturbance {
     let mut words = line.split_whitespace();
     let Some(Ok(number)) = words.next().map(str::parse) else { return Disturbance::Delayed };
@@ -143,7 +143,7 @@ fn of_call(line: &str, is_socket: impl Fn(u32) -> bool) -> Disturbance {
     let arguments: Vec<Option<u64>> =
         words.map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).take(6).collect();
     let argument = |n: usize| arguments.get(n).copied().flatten();
-    // The kernel looks at these bits alone.
+    // The kernel looks at these bits of a descriptor alone.
     let descriptor = argument(0).map(|first| first as u32);
     let has = |&(call, n, bits): &(u64, usize, u64)| {
         call == number && argument(n).is_none_or(|word| word & bits != 0)

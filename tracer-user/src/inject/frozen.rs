@@ -1,4 +1,4 @@
-//! Whether a process's cgroup is frozen, as a paused container's is. Its threads cannot be used then, and
+//! Whether a process's cgroup is frozen, as a paused container's is. The threads of such a process cannot be used, and
 //! their state does not show it.
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::{
     foreign,
 };
 
-/// The frozen cgroup of process `pid`; none also where the kernel does not tell.
+/// The frozen cgroup of process `pid`; none too if the kernel does not tell.
 pub fn cgroup(pid: u32) -> Option<PathBuf> {
     let groups = cgroups::of(pid, "freezer").unwrap_or_default();
     groups.into_iter().find(is_frozen).map(|group| group.directory)

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: what is read of a process before anything is put into it.
+//! Bodies of fuzz targets: the readers of the data that is read of a process before anything is put into it.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,19 +13,19 @@ use crate::{
     plan::Echo,
 };
 
-/// Reads whatever `bytes` are as the memory of a process, which begins with the program's ELF header: its
-/// libraries, and their thread-local storage.
+/// Reads arbitrary `bytes` as the memory of a process, which begins with the program's ELF header: its libraries, and
+/// their thread-local storage.
 ///
 /// # Panics
 ///
-/// When more comes of it than is allowed.
+/// When the result exceeds a limit.
 pub fn fuzz_link_map(bytes: &[u8]) {
     const AT_PHDR: u64 = 3;
     const AT_PHNUM: u64 = 5;
     Storage::fuzz(&Echo::new(bytes), &BTreeMap::from([(AT_PHDR, 64), (AT_PHNUM, 8)]));
 }
 
-/// Runs whatever `bytes` are as a seccomp filter.
+/// Runs arbitrary `bytes` as a seccomp filter.
 pub fn fuzz_seccomp(bytes: &[u8]) {
     let instruction = |&[a, b, if_true, if_false, k @ ..]: &[u8; 8]| Instruction {
         code: u16::from_le_bytes([a, b]),
@@ -33,16 +33,16 @@ pub fn fuzz_seccomp(bytes: &[u8]) {
         if_false,
         k: u32::from_le_bytes(k),
     };
-    // As many as the kernel accepts.
+    // As many instructions as the kernel accepts.
     let filter = bytes.as_chunks::<8>().0.iter().take(4096).map(instruction).collect();
     let _ = seccomp::refused(&[filter], seccomp::OF_TOOLS);
 }
 
-/// Reads whatever `bytes` are as each of the texts that the kernel has on a process.
+/// Reads arbitrary `bytes` as each of the kernel's texts about a process.
 ///
 /// # Panics
 ///
-/// When what comes of it makes no sense.
+/// When the result makes no sense.
 pub fn fuzz_process_texts(bytes: &[u8]) {
     let maps = Maps::from_text(bytes);
     for map in maps.iter() {

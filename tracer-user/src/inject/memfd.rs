@@ -1,8 +1,8 @@
-//! The memfds that the process makes for us.
+//! The memfds that the process makes for roctap.
 //!
-//! The process is not trusted: under the number that it tells there may be anything. The open file itself
-//! is taken, not a path: what is done to it the process may do too. Only an empty memfd that nobody has
-//! sealed is used, and it is sealed before anybody relies on it.
+//! The process is not trusted: its descriptor with the number that it gives may be any file. roctap takes the open file
+//! itself, not a path: so it can do to the file only what the process may do too. Only an empty memfd that nobody has
+//! sealed is used, and it is sealed before anything relies on it.
 
 use std::{
     fs::File,
@@ -17,17 +17,17 @@ use rustix::{
 
 use crate::discover::Subject;
 
-/// File systems' magic number of tmpfs, which memfds are on. Those of huge pages are not.
+/// The magic number of tmpfs, the file system of memfds. Memfds of huge pages are on another one.
 const TMPFS: u64 = 0x0102_1994;
-/// How often it is tried to seal a file that somebody uses.
+/// The most attempts to seal a file that somebody uses.
 const SEAL_ATTEMPTS: usize = 10;
-/// F_SEAL_EXEC: the kernel sets it where `vm.memfd_noexec` says so.
+/// F_SEAL_EXEC: the kernel sets it if `vm.memfd_noexec` says so.
 const NOT_EXECUTABLE: SealFlags = SealFlags::from_bits_retain(0x20);
 
 /// Takes descriptor `number` of the process: a memfd, empty, that allows sealing.
 pub fn take(process: &Subject, number: u64) -> io::Result<OwnedFd> {
     let file = process.descriptor(number)?;
-    // Files on a tmpfs have F_SEAL_SEAL from the start, and those elsewhere no seals at all.
+    // Files on a tmpfs have F_SEAL_SEAL from the start, and files elsewhere have no seals at all.
     let sealed = fcntl_get_seals(&file).map_err(|_| other("it is no memfd"))?;
     let on_tmpfs = fstatfs(&file)?.f_type as u64 == TMPFS;
     if !on_tmpfs || !sealed.difference(NOT_EXECUTABLE).is_empty() || fstat(&file)?.st_size != 0 {
@@ -36,12 +36,13 @@ pub fn take(process: &Subject, number: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Fills it with `bytes`, for good.
+/// Fills a memfd with `bytes`, and seals it.
 pub fn fill(file: OwnedFd, bytes: &[u8]) -> io::Result<File> {
     let file = File::from(file);
     file.write_all_at(bytes, 0)?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    // The kernel waits 150 ms for who else has a page of it, as its own lists of pages do for a moment.
+    // The kernel waits 150 ms for other users of its pages, such as its own lists of pages, which hold one for a
+    // moment.
     let mut attempts = (0..SEAL_ATTEMPTS).map(|_| fcntl_add_seals(&file, seals));
     attempts.find(|sealed| *sealed != Err(Errno::BUSY)).unwrap_or(Err(Errno::BUSY))?;
     match fstat(&file)?.st_size as u64 == bytes.len() as u64 {

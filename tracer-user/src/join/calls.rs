@@ -13,26 +13,27 @@ use super::counts::PATIENCE_NS;
 /// Most calls that are kept for each thread, of probes and of the shim, to be found by time: those of 100 ms of the
 /// fastest thread, since one ring is read before the other, and a reader may be late.
 pub(super) const KEPT_OF_A_THREAD: usize = 1 << 16;
-/// As many are kept whatever their age, and the others for so long, ns.
+/// This many are kept whatever their age, and the others for so long, ns.
 const KEPT_OF_ANY_AGE: usize = 1 << 12;
 const KEPT_NS: u64 = 500_000_000;
-/// For a call that a shim tells late at most so many others are moved: it tells those of a thread in their order.
+/// For a call that a shim sends late, at most this many others are moved: a shim sends those of a thread in their
+/// order.
 const MOST_MOVED: usize = 1 << 12;
-/// Calls that are kept for all threads: a process may say that it has any number of them.
+/// The most calls that are kept for all threads: a process may claim to have any number of threads.
 const KEPT_IN_ALL: usize = 4 * KEPT_OF_A_THREAD;
-/// After so long a new generation of calls begins and the older one is forgotten, with the threads that have
-/// made no call since, ns.
+/// After this time a new generation of calls begins and the older one is forgotten, with the threads that have made no
+/// call since, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
-/// Most streams that a generation remembers; then a new one begins. Of a process that launches a million kernels
-/// a second the streams of two seconds are still known, and no operation waits for them so long.
+/// The most streams that a generation remembers; then a new one begins. For a process that launches a million kernels a
+/// second, the streams of two seconds are still known, and no operation waits for them that long.
 const MOST_STREAMS: usize = 1 << 21;
-/// Bytes of a call that is kept, and of a thread that has any, with the spare room of the lists.
+/// Bytes that count for a kept call, and for a thread that has any, with the spare room of the lists.
 const CALL_BYTES: usize = 2 * size_of::<Interval>();
 const THREAD_BYTES: usize = 256;
-/// Bytes of a stream that is remembered.
+/// Bytes that count for a remembered stream.
 const STREAM_BYTES: usize = 40;
-/// Two probes are at the function that rings a doorbell: that of the call's entry can read the clock by so much
-/// later than that of the doorbell.
+/// Two probes are at the function that rings a doorbell: the probe of the call's entry can read the clock by this much
+/// later than the probe of the doorbell.
 const NEAR_NS: u64 = 2_000;
 /// Calls without a stream that a generation remembers; a power of two.
 const STREAMLESS: usize = 1 << 14;
@@ -64,12 +65,12 @@ struct Interval {
 #[derive(Default)]
 struct Kept {
     calls: VecDeque<Interval>,
-    /// When the last of those returned that are not kept any more.
+    /// When the last of the calls returned that are not kept any more.
     forgotten_ns: u64,
 }
 
 impl Kept {
-    /// Forgets calls that are too many or too old when one has returned at `now_ns`: how many.
+    /// Forgets calls that are too many or too old when a call has returned at `now_ns`; returns how many.
     fn make_room(&mut self, now_ns: u64) -> usize {
         let before = self.calls.len();
         let is_old = |call: &Interval| call.end_ns.saturating_add(KEPT_NS) < now_ns;
@@ -86,7 +87,7 @@ impl Kept {
         before - self.calls.len()
     }
 
-    /// Adds one, unless more others than these would have to be moved for it; whether it is kept.
+    /// Adds a call, unless more than `most_moved` others would have to be moved for it; returns whether it is kept.
     fn insert(&mut self, call: Interval, most_moved: usize) -> bool {
         let is_last = self.calls.back().is_none_or(|last| last.end_ns <= call.end_ns);
         let place = match is_last {
@@ -107,7 +108,7 @@ impl Kept {
         }
     }
 
-    /// Those that returned at `time_ns` or later. An inner one comes before those around it.
+    /// The calls that returned at `time_ns` or later. An inner call comes before those around it.
     fn returned_since(&self, time_ns: u64) -> impl Iterator<Item = &Interval> {
         let first = self.calls.partition_point(|c| c.end_ns < time_ns);
         self.calls.range(first..)
@@ -132,8 +133,8 @@ impl Thread {
     }
 }
 
-/// HIP calls that named no stream, or the null stream: nearly all calls are such, so this must be cheap
-/// and small. A newer call takes the place of an older one.
+/// HIP calls that named no stream, or the null stream: nearly all calls are like that, so this must be cheap and
+/// small. A newer call takes the place of an older one.
 #[derive(Default)]
 struct Streamless(Box<[u64]>);
 
@@ -158,7 +159,7 @@ impl Streamless {
 /// The streams of HIP calls that returned at about the same time.
 #[derive(Default)]
 struct Generation {
-    /// By correlation id, of calls that named one.
+    /// Streams by correlation id, of calls that named one.
     named: HashMap<u64, u64>,
     streamless: Streamless,
 }
@@ -180,8 +181,8 @@ struct Launching {
 
 /// Recent calls of a process.
 ///
-/// Its shim tells of HSA calls, with any times and threads: what it says is kept within bounds, and is
-/// found by nothing of another process.
+/// The process's shim sends HSA calls, with any times and threads: they are kept within bounds, and no lookup for
+/// another process finds them.
 #[derive(Default)]
 pub struct RecentCalls {
     /// Calls that launched operations which are not written yet, however long these take.
@@ -190,14 +191,14 @@ pub struct RecentCalls {
     generations: [Generation; 2],
     generation_began_ns: u64,
     threads: HashMap<u32, Thread>,
-    /// How many calls all threads have.
+    /// The number of calls that all threads have.
     kept: usize,
-    /// HSA calls are among those that were seen.
+    /// Whether HSA calls were seen.
     has_hsa: bool,
     /// Calls and streams that were forgotten earlier than they would have been by their age.
     pub forgotten: u64,
-    /// By thread, doorbells that were seen to ring before the call that rang them was: when, and which operation
-    /// each announced.
+    /// By thread, doorbells that were seen to ring before the call that rang them was seen: the time, and the
+    /// operation that each announced.
     rung: HashMap<u32, BTreeSet<(u64, u64)>>,
 }
 
@@ -379,7 +380,7 @@ impl RecentCalls {
         Some((innermost.caller.correlation_id, innermost.begin_ns))
     }
 
-    /// Whether calls of thread `tid` are not kept any more that returned at `end_ns` or later.
+    /// Whether calls of thread `tid` that returned at `end_ns` or later are not kept any more.
     pub fn has_forgotten(&self, tid: u32, end_ns: u64) -> bool {
         let thread = self.threads.get(&tid);
         thread.is_some_and(|thread| thread.both().iter().any(|kept| kept.forgotten_ns >= end_ns))
@@ -400,7 +401,7 @@ impl RecentCalls {
         innermost(|c| c.caller.is_hip()).or_else(|| innermost(|_| true)).map(|c| c.caller)
     }
 
-    /// As [`RecentCalls::at`]; if no call was open then, the one that was just after.
+    /// As [`RecentCalls::at`]; if no call was open then, the call that was open just after.
     pub fn near(&self, tid: u32, time_ns: u64) -> Option<Caller> {
         self.at(tid, time_ns).or_else(|| self.at(tid, time_ns.saturating_add(NEAR_NS)))
     }
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn the_innermost_hip_call_around_the_time_is_found() {
         let mut calls = RecentCalls::default();
-        // Not in order: the thread moved between CPUs.
+        // Not in order: the thread moved to another CPU.
         calls.add(&call(Domain::HSA_API, 4, 35, 37), None);
         calls.add(&call(Domain::HIP_API, 2, 30, 50), None);
         calls.add(&call(Domain::HSA_API, 5, 60, 70), None);
@@ -449,7 +450,7 @@ mod tests {
         assert!(kept.capacity() <= 4 * KEPT_OF_ANY_AGE, "{}", kept.capacity());
     }
 
-    /// One after the other, as they are read.
+    /// Calls of both kinds are read one kind after the other.
     #[test]
     fn calls_of_probes_and_of_the_shim_stand_beside_each_other() {
         let mut calls = RecentCalls::default();
@@ -468,13 +469,13 @@ mod tests {
             assert_eq!(calls.probed_around(7, inside.0, inside.1), Some((id, time(id))));
             assert_eq!(calls.at(7, time(id) + 15).map(|c| c.correlation_id), Some(id));
         }
-        // A shim tells its calls in order, or they are forgotten.
+        // A shim sends its calls in order, or they are forgotten.
         let late = call(Domain::HSA_API, FIRST_ID, time(count / 2) + 40, time(count / 2) + 41);
         calls.add(&late, None);
         assert_eq!((calls.kept as u64, calls.forgotten), (2 * count, 1));
     }
 
-    /// A process that makes more calls on streams than anybody does, between two looks.
+    /// Between two looks, a process makes more calls on streams than any real one.
     #[test]
     fn streams_of_calls_are_bounded() {
         let mut calls = RecentCalls::default();

@@ -10,12 +10,13 @@ use crate::shim;
 /// If there are more, the oldest will hardly be joined: their process lost a record, or lies.
 pub const MOST: usize = 2 * shim::MOST_AT_ONCE + (1 << 18);
 
-/// Bytes of an operation, and of what is kept with it: the call that launched it, and its doorbell.
+/// Bytes that count for an operation, with the call that launched it and its doorbell.
 const BYTES: usize = 2 * size_of::<(u64, (u64, Operation))>() + 256;
-/// When the lists shrink they keep room for so many operations.
+/// The number of operations for which the lists keep room when they shrink.
 const FEW: usize = 1 << 12;
 
-/// An operation, by the order in which the joiner heard of it first: a process can use a sequence number again.
+/// An operation's place in the order in which the joiner heard of operations: a process can use a sequence number
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Arrival {
     number: u64,
@@ -27,9 +28,9 @@ struct Arrival {
 pub struct Pending {
     operations: HashMap<u64, (u64, Operation)>,
     arrivals: u64,
-    /// All, in the order in which they arrived, and some that are written by now.
+    /// All operations, in the order in which they arrived, and some that are written by now.
     order: VecDeque<Arrival>,
-    /// Those that ran and wait for another record, oldest first, and since when; and some that are written by
+    /// The operations that ran and wait for another record, oldest first, and since when; and some that are written by
     /// now.
     waiting: Vec<(Arrival, u64)>,
 }
@@ -40,7 +41,7 @@ impl Pending {
         self.operations.get(&sequence).map(|(_, operation)| operation)
     }
 
-    /// The same, to be changed.
+    /// The operation, to be changed, if anything was heard of it.
     pub fn get_mut(&mut self, sequence: u64) -> Option<&mut Operation> {
         self.operations.get_mut(&sequence).map(|(_, operation)| operation)
     }
@@ -54,17 +55,17 @@ impl Pending {
         self.oldest()
     }
 
-    /// Those that there are, in bytes.
+    /// The bytes of all operations.
     pub fn bytes(&self) -> usize {
         self.operations.len() * BYTES
     }
 
-    /// How many there are.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Gives room back that is not needed any more; now and then.
+    /// Gives room back that is not needed any more; called now and then.
     pub fn shrink(&mut self) {
         let room = FEW.max(2 * self.operations.len());
         if self.operations.capacity() > 2 * room {
@@ -74,7 +75,7 @@ impl Pending {
         }
     }
 
-    /// The one that arrived first. The caller has to remove it.
+    /// The operation that arrived first. The caller has to remove it.
     pub fn oldest(&mut self) -> Option<u64> {
         while let Some(oldest) = self.order.pop_front() {
             if self.is_pending(oldest) {
@@ -84,7 +85,7 @@ impl Pending {
         None
     }
 
-    /// The operation, a new one if nothing was heard of it.
+    /// The operation; a new one if nothing was heard of it.
     pub fn entry(&mut self, sequence: u64) -> &mut Operation {
         let (arrivals, order) = (&mut self.arrivals, &mut self.order);
         let new = || {
@@ -126,8 +127,8 @@ impl Pending {
         self.operations.get(&sequence).is_some_and(|(known, _)| *known == number)
     }
 
-    /// The operations that need wait no longer, as `is_over` says, oldest first. It is told since when each
-    /// waits. They do not count as waiting from then on; the caller writes them.
+    /// The operations that need not wait any longer, oldest first; `is_over` decides, and gets the time since when
+    /// each waits. They do not count as waiting from then on; the caller writes them.
     pub fn waited(&mut self, mut is_over: impl FnMut(&Operation, u64) -> bool) -> Vec<u64> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut over = Vec::new();
@@ -141,7 +142,7 @@ impl Pending {
         over
     }
 
-    /// The sequence numbers of those for which `wanted` says so, in their order.
+    /// The sequence numbers of the operations that `wanted` accepts, in their order.
     pub fn sequences(&self, wanted: impl Fn(&Operation) -> bool) -> Vec<u64> {
         let wanted = self.operations.iter().filter(|(_, (_, operation))| wanted(operation));
         let mut sequences: Vec<u64> = wanted.map(|(&sequence, _)| sequence).collect();

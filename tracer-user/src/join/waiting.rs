@@ -1,8 +1,8 @@
-//! Calls that a shim recorded, which wait to learn inside of which probed call they were made.
+//! Calls that a shim recorded, which wait until the probed call around each is known.
 //!
-//! The shim knows the calls around a call that it records, not those that probes see: their records come when they
-//! return. So a call waits until everything has been read that was recorded
-//! when it was taken; a probed call around it has then either returned or is open.
+//! The shim knows the calls around a call that it records, but not those that probes see: their records come when they
+//! return. So a call waits until all records have been read that had been made when the call was taken; a probed call
+//! around it has then either returned or is open.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,12 +15,11 @@ use super::{calls::RecentCalls, pending};
 
 struct Waiter {
     call: ApiRecord,
-    /// When the call around it began that is the parent by now; 0 for none, and `u64::MAX` when the
-    /// shim knows the parent.
+    /// When the call that is the parent by now began; 0 for none, and `u64::MAX` when the shim knows the parent.
     parent_begin_ns: u64,
-    /// When it was over; `u64::MAX` when it never was.
+    /// When the call was over; `u64::MAX` when it never was.
     over_ns: u64,
-    /// The request that tells that everything has been read; 0 when there is none yet.
+    /// The request whose answer tells that everything has been read; 0 when there is none yet.
     request: u64,
 }
 
@@ -29,7 +28,7 @@ impl Waiter {
         begin_ns <= self.call.begin_ns && self.over_ns <= end_ns
     }
 
-    /// A call around this one, from `begin_ns` on: the innermost is the parent.
+    /// Takes a call around this one, which began at `begin_ns`: the innermost is the parent.
     fn adopt(&mut self, id: u64, begin_ns: u64) {
         if begin_ns <= self.call.begin_ns && begin_ns > self.parent_begin_ns {
             self.parent_begin_ns = begin_ns;
@@ -38,13 +37,13 @@ impl Waiter {
     }
 }
 
-/// So many calls of one process wait at most: as many as operations, since the reader brings as many of either at once.
+/// The most calls of one process that wait: as many as operations, since the reader brings as many of either at once.
 const MOST: usize = pending::MOST;
 
-/// Bytes that are counted for a call that waits, and for each thread that has any: with the room that lists keep.
+/// Bytes that count for a call that waits, and for each thread that has any: with the room that lists keep.
 const WAITER_BYTES: usize = 2 * size_of::<Waiter>();
 const THREAD_BYTES: usize = 4 * size_of::<Waiter>() + 128;
-/// When the list of a thread shrinks it keeps room for so many calls.
+/// The number of calls for which the list of a thread keeps room when it shrinks.
 const FEW: usize = 64;
 
 /// The calls of one process that wait, by thread, in the order in which they returned.
@@ -57,7 +56,7 @@ pub struct WaitingCalls {
 }
 
 impl WaitingCalls {
-    /// A call of thread `tid`, with further `flags`.
+    /// Adds a call of thread `tid`, with further `flags`.
     pub fn add(&mut self, pid: u32, tid: u32, call: &Call, flags: u16, known: &RecentCalls) {
         let operation = call.header_operation();
         let header = Header { kind: kind::API, flags: call.flags | flags, operation, pid, tid };
@@ -90,7 +89,7 @@ impl WaitingCalls {
         self.count += 1;
     }
 
-    /// A call that probes saw returned, or never will.
+    /// A probed call has returned, or never will.
     pub fn returned(&mut self, call: &ApiRecord) {
         let end_ns = match call.header.flags {
             _ if self.count == 0 => return,
@@ -110,7 +109,7 @@ impl WaitingCalls {
         }
     }
 
-    /// Whether so many wait that [`WaitingCalls::settled`] must be called for all of them.
+    /// Whether so many calls wait that [`WaitingCalls::settled`] must be called for all of them.
     pub fn is_full(&self) -> bool {
         self.count >= MOST
     }
@@ -121,9 +120,8 @@ impl WaitingCalls {
             && self.threads.values().any(|waiters| waiters.back().is_some_and(|w| w.request == 0))
     }
 
-    /// Tells the calls that have no request yet what is open around them: `open` tells the probed calls
-    /// that a thread has open. Those that it does not tell of returned before the request that is made
-    /// next.
+    /// Tells the calls that have no request yet which probed calls are open around them, from `open`, which returns
+    /// those of a thread. A probed call that `open` does not return has returned before the request that is made next.
     pub fn open_around(&mut self, mut open: impl FnMut(u32) -> Vec<ApiRecord>) {
         for (&tid, waiters) in &mut self.threads {
             let first = without_request(waiters);
@@ -134,7 +132,7 @@ impl WaitingCalls {
         }
     }
 
-    /// Gives all calls that have none this request.
+    /// Gives this request to all calls that have none.
     pub fn requested(&mut self, request: u64) {
         for waiters in self.threads.values_mut() {
             let first = without_request(waiters);
@@ -142,7 +140,7 @@ impl WaitingCalls {
         }
     }
 
-    /// The calls whose requests are answered up to `answered`; all with `u64::MAX`.
+    /// The calls whose requests are answered, up to `answered`; all calls for `u64::MAX`.
     pub fn settled(&mut self, answered: u64) -> Vec<ApiRecord> {
         let mut settled = Vec::new();
         if self.count == 0 {
@@ -158,7 +156,7 @@ impl WaitingCalls {
         settled
     }
 
-    /// Those that wait, in bytes.
+    /// The bytes of the calls that wait.
     pub fn bytes(&self) -> usize {
         self.count * WAITER_BYTES + self.threads.len() * THREAD_BYTES
     }
@@ -172,7 +170,7 @@ impl WaitingCalls {
     }
 }
 
-/// Where those begin that have no request.
+/// The index of the first call without a request.
 fn without_request(waiters: &VecDeque<Waiter>) -> usize {
     waiters.len() - waiters.iter().rev().take_while(|w| w.request == 0).count()
 }
@@ -200,7 +198,7 @@ mod tests {
     #[test]
     fn the_innermost_call_around_is_the_parent_however_it_comes() {
         let mut known = RecentCalls::default();
-        // Read before the calls inside of it.
+        // The outer call's record is read before the calls inside of it.
         known.add(&hip(1, 100, 200), None);
         let mut waiting = WaitingCalls::default();
         for call in [hsa(0, 110, 120), hsa(1, 210, 220), hsa(2, 310, 320), hsa(3, 410, 420)] {
@@ -212,7 +210,7 @@ mod tests {
         };
         waiting.open_around(open);
         waiting.requested(1);
-        // The inner one first, as they return; one that another tool's thread made is not theirs.
+        // The inner call first, as they return; a call that another tool's thread made is not theirs.
         waiting.returned(&hip(2, 205, 225));
         waiting.returned(&hip(3, 204, 230));
         waiting.returned(&hip(9, 300, 315));
@@ -233,7 +231,7 @@ mod tests {
         }
         assert_eq!(waiting.unplaced, 1);
         assert_eq!(parents(&waiting.settled(u64::MAX)), [0, 2]);
-        // Half a second later those that are old go, as long as there are some thousands.
+        // Half a second later the old calls go, as long as there are some thousands.
         let bytes = known.bytes();
         known.add(&hip(1, 1_000_000_000, 1_000_000_001), None);
         assert!(known.bytes() < bytes / 8, "{} of {bytes}", known.bytes());

@@ -1,6 +1,6 @@
 //! A packet, once it has been seen.
 
-/// A packet that was seen, and whose end may be.
+/// A packet that was seen, and whose end may be seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// Its process, and its number there.

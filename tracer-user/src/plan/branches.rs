@@ -32,17 +32,17 @@ pub(super) fn jumps_to(code: &[u8], extent: Extent, entry: u64) -> bool {
 
 /// Proves that no branch of the function lands in `region`, from its entry to the site.
 ///
-/// - Direct branches and calls are decoded, all of them: in the function, in what it jumps out to
-///   (its cold part), and in what that jumps out to.
-/// - An indirect jump has no target to decode. But the unwind tables say where the frame is when it
-///   is executed. In `region` the CFA is `rsp + 8`; a jump changes neither. So a jump from where the
-///   CFA is elsewhere cannot land there. Where it is `rsp + 8` the jump is a switch in a function
-///   without a frame, whose table is read, or a tail call, of which nothing can be told.
-/// - `passes_on` is the jump of a stub, which is a tail call: it leads to where the table's entry has a
-///   function begin. With `rsp` as it was at the entry, that function returns in the stub's place, once.
-/// - What is jumped to with the CFA at `rsp + 8` may be another function, tail-called. Its indirect
-///   jumps are its own affair: they land in it or are its tail calls, which are calls of this
-///   function only when they land on its entry. Nor is it followed further.
+/// - Direct branches and calls are decoded, all of them: in the function, in the part to which it jumps out (its cold
+///   part), and in the parts to which that one jumps out.
+/// - An indirect jump has no target to decode. But the unwind tables say where the frame is when it is executed. In
+/// `region` the CFA is `rsp + 8`; a jump changes neither. So a jump from a place with another CFA cannot land there.
+/// If the CFA is `rsp + 8`, the jump is a switch in a function without a frame, whose table is read, or a tail call,
+/// whose target cannot be determined.
+/// - `passes_on` is the jump of a stub, which is a tail call: it leads to the beginning of the function in the table's
+///   entry. With `rsp` as it was at the entry, that function returns in the stub's place, once.
+/// - Code that is jumped to with the CFA at `rsp + 8` may be another function, tail-called. Its indirect jumps are its
+/// own affair: they land in it or are its tail calls, which are calls of this function only when they land on its
+/// entry. Nor is it followed further.
 pub(super) fn prove_clear(
     binary: &Binary,
     extent: Extent,
@@ -54,7 +54,7 @@ pub(super) fn prove_clear(
     let mut seen = vec![extent];
     while let Some(target) = exits.pop() {
         let Some(part) = binary.unwind().covering(target) else {
-            // Not in the tables: hand-written code or a linkage stub, which jump elsewhere.
+            // Not in the tables: hand-written code or a linkage stub, which jumps elsewhere.
             continue;
         };
         if seen.contains(&part) {
@@ -75,8 +75,8 @@ pub(super) fn prove_clear(
     Ok(())
 }
 
-/// Looks at all branches in `extent`; returns where those go that leave it. Without `rows` indirect
-/// jumps are let pass.
+/// Looks at all branches in `extent`; returns the targets of those that leave it. Without `rows`, indirect jumps are
+/// accepted.
 fn scan(
     binary: &Binary,
     extent: Extent,
@@ -121,7 +121,7 @@ fn scan(
             | FlowControl::XbeginXabortXend
             | FlowControl::UnconditionalBranch
             | FlowControl::ConditionalBranch => {
-                // Zero for far branches and what has no target; no code is there.
+                // Zero for far branches and instructions without a target; no code is there.
                 let target = instruction.near_branch_target();
                 let new_call =
                     instruction.flow_control() == FlowControl::Call && target == *region.start();

@@ -10,23 +10,23 @@ use super::{
 };
 use crate::discover::Function;
 
-/// More than this is nowhere mapped in one piece.
+/// The most bytes of one read: no process has more than this mapped in one piece.
 const MAX_READ_BYTES: usize = 1 << 20;
-/// Functions that are planned of one input.
+/// The most functions that are planned of one input.
 const MAX_FUNCTIONS: usize = 64;
-/// Of these, getters.
+/// The most getters among these.
 const MAX_GETTERS: usize = 8;
 
 const IDENTITY: Identity = Identity { device_major: 0, device_minor: 1, inode: 1 };
 
-/// A process of a fuzz target, which has the input mapped as it is, with the input's bytes for memory everywhere.
+/// A process of a fuzz target: it maps the input as it is, and its memory holds the input's bytes everywhere.
 pub struct Echo<'a> {
     bytes: &'a [u8],
     mappings: Vec<Mapping>,
 }
 
 impl<'a> Echo<'a> {
-    /// With nothing mapped.
+    /// A process with nothing mapped.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, mappings: Vec::new() }
     }
@@ -49,8 +49,8 @@ impl ProcessMemory for Echo<'_> {
     }
 }
 
-/// Reads code at these places as if it were a getter, which a library that was made at random hardly has:
-/// every function of `functions` leaves its table's address in a variable.
+/// Reads code at these places as if it were a getter, which a random library hardly has: every function of `functions`
+/// leaves its table's address in a variable.
 fn make_tables(binary: &Binary, functions: &[Function]) {
     let Some(variables) = binary.segments().iter().find(|s| s.writable) else { return };
     let loaded = LoadedMemory::new(binary, BTreeMap::new());
@@ -61,8 +61,8 @@ fn make_tables(binary: &Binary, functions: &[Function]) {
     }
 }
 
-/// Plans whatever `bytes` may be, as a library and as a process's memory: never panics, and never
-/// answers with a site outside the file.
+/// Plans arbitrary `bytes`, as a library and as a process's memory: never panics, and never answers with a site outside
+/// the file.
 ///
 /// # Panics
 ///

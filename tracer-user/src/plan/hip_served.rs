@@ -1,4 +1,4 @@
-//! Which functions of a HIP library go through its dispatch tables, by its file: the shim records their calls there.
+//! The functions of a HIP library that go through its dispatch tables, by its file: the shim records their calls there.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub struct HipServed {
 }
 
 impl HipServed {
-    /// Those among the exported `functions` of a library.
+    /// Finds them among the exported `functions` of a library.
     pub fn of(binary: &Binary, functions: &[Function]) -> Self {
         let code = |address: u64| {
             let read = binary.code(address, CODE_BYTES as u64)?;

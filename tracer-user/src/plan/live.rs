@@ -1,4 +1,4 @@
-//! Where a library's functions and tables are in a process.
+//! The addresses of a library's functions and tables in a process.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ impl<'a> Located<'a> {
     ///
     /// # Errors
     ///
-    /// When its file cannot be read, or is not mapped.
+    /// When the library's file cannot be read, or is not mapped.
     pub fn find(process: &'a dyn ProcessMemory, library: &Path) -> Result<Self, LocateError> {
         let binary = Binary::open(library)?;
         let image = Image::open(library)?;
@@ -62,14 +62,14 @@ impl<'a> Located<'a> {
         self.process.word(self.variable(name)?)
     }
 
-    /// The address of the table that the exported stub `name` passes its calls on through, 0 when the
-    /// process has not made the table yet; none when it is no such stub.
+    /// The address of the table through which the exported stub `name` passes its calls on, 0 when the process has not
+    /// made the table yet; none when the function is no such stub.
     pub fn table_of(&self, name: &str) -> Option<u64> {
         self.process.word(self.stub(name)?.0)
     }
 
-    /// The address of the table's entry that the exported stub `name` passes its calls on through; none
-    /// when it is no such stub.
+    /// The address of the table's entry through which the exported stub `name` passes its calls on; none when the
+    /// function is no such stub.
     pub fn entry_of(&self, name: &str) -> Option<u64> {
         let (pointer, offset) = self.stub(name)?;
         Some(self.process.word(pointer)?.wrapping_add(offset))

@@ -6,17 +6,16 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::binary::Binary;
 
-/// Instructions before the jump that are looked at.
+/// The number of instructions before the jump that are looked at.
 pub(super) const WINDOW: usize = 10;
 /// Largest table that is read, entries.
 const MAX_ENTRIES: u64 = 4096;
 
-/// A switch: where its indirect jump leads.
+/// A switch and the targets of its indirect jump.
 pub(super) struct Switch {
-    /// Everywhere that it can lead.
+    /// All possible targets.
     pub targets: Vec<u64>,
-    /// The instructions between the check of the index and the jump. Who came in there would have
-    /// evaded the check.
+    /// The instructions between the check of the index and the jump. A branch to one of these would evade the check.
     pub guarded: RangeInclusive<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! A symbolic processor: reads a library's functions, and works out which words they write to its variables.
 //!
-//! The real processor executes nothing of them: the file may be anybody's, and roctap may be root. The words that
-//! an instruction writes which this processor does not understand are unknown from then on. Its steps are
+//! The real processor executes none of them: the file may be anybody's, and roctap may be root. If this processor does
+//! not understand an instruction, the words that the instruction writes are unknown from then on. Its steps are
 //! limited, and with them the words that it keeps.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl<'a> LoadedMemory<'a> {
         }
     }
 
-    /// Something unknown was written to so many bytes at `address`, 64 at most.
+    /// Unknown values were written to this many bytes at `address`, 64 at most.
     fn forget(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes.min(64));
         (address & !7..end).step_by(8).for_each(|word| {
@@ -82,39 +82,39 @@ impl<'a> LoadedMemory<'a> {
     }
 }
 
-/// A call that is open: where it returns to, and the registers before it.
+/// A call that is open: its return address, and the registers before it.
 struct Call {
     next: u64,
     registers: [Value; 16],
 }
 
-/// Which instruction follows an instruction.
+/// The step from an instruction to the next one.
 enum Step {
     Next,
     Goto(Value),
     Branch(u64),
     Call(Value),
     Return,
-    /// It is not known.
+    /// The next instruction is not known.
     Lost,
 }
 
-/// Where a run of instructions led.
+/// The end of a run of instructions.
 enum Went {
     To(u64),
     /// To the return of the function that is run.
     Back,
-    /// It is not known, or no steps are left.
+    /// The next instruction is not known, or no steps are left.
     Astray,
 }
 
-/// A way through a function: which side it takes at each of its branches, in order.
+/// A way through a function: the side that it takes at each of its branches, in order.
 ///
-/// The processor does not compute conditions, since it mostly does not know what decides them. The caller tries
-/// one way after the other, each in a run of its own.
+/// The processor does not compute conditions, since it mostly does not know the values that decide them. The caller
+/// tries one way after the other, each in a run of its own.
 #[derive(Default)]
 pub(super) struct Way {
-    /// At each branch: whether it is taken.
+    /// Whether each branch is taken.
     taken: Vec<bool>,
     /// How many branches this run has met.
     met: usize,
@@ -157,14 +157,14 @@ pub(super) struct Machine<'a, 'b> {
     calls: Vec<Call>,
     /// Steps that are left.
     steps: usize,
-    /// Which side to take at the branches of the function that is run. Without it, the processor leaves the
-    /// function at its first branch.
+    /// The sides to take at the branches of the function that is run. Without a way, the processor leaves the function
+    /// at its first branch.
     way: Option<Way>,
     factory: InstructionInfoFactory,
 }
 
 impl<'a, 'b> Machine<'a, 'b> {
-    /// A processor that takes so many steps at most.
+    /// A processor that takes at most this many steps.
     pub fn new(memory: &'a mut LoadedMemory<'b>, steps: usize) -> Self {
         Self {
             memory,
@@ -177,14 +177,14 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// Runs a function to its return, or to its first conditional branch. It leaves a function that this one
-    /// calls at that one's first branch, and assumes that the rest of that writes nothing that anybody asks for.
+    /// Runs a function to its return, or to its first conditional branch. A function that it calls is left at its own
+    /// first branch, on the assumption that its rest writes nothing that anybody asks for.
     pub fn run(&mut self, function: u64) {
         self.run_to_end(function);
     }
 
     /// Runs a function, which takes at each branch the side that `way` says, and runs the functions that it calls as
-    /// [`Machine::run`] does. Returns the function's result, or none if it did not come to its return; the branches that
+    /// [`Machine::run`] does. Returns the function's result, or none if it did not reach its return; the branches that
     /// it took; and how many steps are left.
     pub fn call(mut self, function: u64, way: Way) -> (Option<Value>, Way, usize) {
         self.way = Some(way);
@@ -252,7 +252,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         Went::To(after)
     }
 
-    /// Whether a branch is taken; `None` if no way says so, as in functions that are called.
+    /// Whether a branch is taken; `None` if there is no way, as in functions that are called.
     fn decide(&mut self) -> Option<bool> {
         self.way.as_mut().filter(|_| self.calls.is_empty())?.decide()
     }
@@ -298,7 +298,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// Does what an instruction does that moves or adds words; `None` if it is another kind.
+    /// Executes an instruction that moves or adds words; `None` if it is another kind.
     fn execute(&mut self, i: &Instruction) -> Option<()> {
         let is_vector =
             |operand| i.op_kind(operand) == OpKind::Register && i.op_register(operand).is_xmm();
@@ -338,7 +338,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 self.move_stack(8);
                 self.assign(i, value)
             }
-            // To a vector register it writes the lower half, and clears the upper one.
+            // A move to a vector register writes the lower half, and clears the upper one.
             Mnemonic::Movq if is_vector(0) => {
                 let lower = if is_vector(1) { self.vector(i, 1)[0] } else { self.operand(i, 1) };
                 self.assign_vector(i, [lower, Some(0)])

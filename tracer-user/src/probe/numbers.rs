@@ -1,4 +1,4 @@
-//! Numbers by which the BPF programs know captures and files: a cookie has no room for more.
+//! Numbers by which the BPF programs identify captures and files: a cookie has no room for more.
 
 use std::{cell::RefCell, collections::HashMap, hash::Hash};
 
@@ -6,7 +6,7 @@ use tracer_common::bpf::Capture;
 
 use crate::discover::FileId;
 
-/// Numbers that were given, from 0 on.
+/// The numbers that were given, from 0 on.
 #[derive(Default)]
 pub struct Numbers {
     captures: RefCell<HashMap<u64, u32>>,

@@ -1,4 +1,4 @@
-//! Where the running kernel keeps what the BPF programs read of it, from its BTF.
+//! The offsets of the kernel's data that the BPF programs read, from the BTF of the running kernel.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use libbpf_rs::{
 };
 use tracer_common::bpf::{PlaceOffsets, StackOffsets};
 
-/// Where a task has what is read of it.
+/// The offsets of the data of a task that is read.
 #[derive(Clone, Copy)]
 pub struct Task {
-    /// Of `tgid` in `task_struct`.
+    /// Offset of `tgid` in `task_struct`.
     pub tgid: u64,
-    /// Of `signal` in `task_struct`, which points at a `signal_struct`.
+    /// Offset of `signal` in `task_struct`, which points at a `signal_struct`.
     pub signal: u64,
-    /// Of `flags` in that.
+    /// Offset of `flags` in `signal_struct`.
     pub signal_flags: u64,
 }
 
@@ -35,13 +35,13 @@ pub fn task(kernel: &Btf<'_>) -> Result<Task> {
     })
 }
 
-/// By which a thread's own stack is found.
+/// The offsets by which a thread's own stack is found.
 ///
 /// # Errors
 ///
 /// When the kernel has other structures.
 pub fn stack(kernel: &Btf<'_>) -> Result<StackOffsets> {
-    /// Place of RLIMIT_STACK in the limits, two words each.
+    /// Index of RLIMIT_STACK in the limits, two words each.
     const STACK: u64 = 3;
     Ok(StackOffsets {
         mm: offset(kernel, "task_struct", "mm")?,
@@ -52,7 +52,7 @@ pub fn stack(kernel: &Btf<'_>) -> Result<StackOffsets> {
     })
 }
 
-/// By which the place of a probe is found.
+/// The offsets by which the place of a probe is found.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub fn place(kernel: &Btf<'_>) -> Result<PlaceOffsets> {
     })
 }
 
-/// Whether programs may allocate memory of maps wherever they run, by the allocator that does it (Linux
+/// Whether programs may allocate memory of maps wherever they run: whether the kernel has the allocator for that (Linux
 /// 6.1). A kernel without it warns in its log.
 pub fn can_allocate_in_probes(kernel: &Btf<'_>) -> bool {
     kernel.type_by_name::<Composite<'_>>("bpf_mem_alloc").is_some()
@@ -82,7 +82,7 @@ fn offset(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u64> {
     Ok(u64::from(bits) / 8)
 }
 
-/// Offset in bits of a member, or of one of a structure or union without a name.
+/// Offset in bits of a member, or of a member of a structure or union without a name.
 fn find(btf: &Btf<'_>, structure: &Composite<'_>, name: &str) -> Option<u32> {
     structure.iter().find_map(|member| {
         let MemberAttr::Normal { offset } = member.attr else { return None };

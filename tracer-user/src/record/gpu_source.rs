@@ -1,7 +1,7 @@
-//! Where GPU times come from: what is asked for ([`Gpu`], the option), and what a process has
+//! The source of GPU times: the one that is asked for ([`Gpu`], the option), and the one that a process has
 //! ([`GpuSource`]).
 //!
-//! Another source plugs in
+//! Another source plugs in at these places:
 //!
 //! * here: a value of `Gpu` if it can be asked for, and whether it wants the shim; a `GpuSource` for a process
 //!   that has it;
@@ -11,15 +11,14 @@
 //! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
 //!   and handing what it reads to `join::Joiner`, stopped by `session/finish.rs`; and a file of steps, as
 //!   `give_shim` and `see_outside`, which also say what is tried next;
-//! * in `join/operation.rs`: whether its operations have all that a shim tells (`outside` says that one of
-//!   today's two has not), and in `tracer_records::model` how a record is marked whose times are estimates;
+//! * in `join/operation.rs`: whether its operations have everything that a shim sends (`outside` marks those of the
+//!   source that has not), and in `tracer_records::model` how a record is marked whose times are estimates;
 //! * in `tracer_common::bpf`, `tracer-ebpf` and `record/select.rs`, if it needs probes;
 //! * in `record/prospect.rs` and `doctor.rs`: whether a process would get it; in `privileges.rs` and
-//!   docs/security.md: what it takes;
-//! * what it loses: in `session/finish.rs`, which writes it, and `Session::lost`, which counts it meanwhile;
-//! * in `session/ended.rs`: why it told of nothing, and for which processes that is said;
-//! * in `record/outcome.rs`: what its share of the kernels is called; in `docs/attach.md`, which lists the
-//!   sources.
+//!   docs/security.md: the rights that it takes;
+//! * its losses: in `session/finish.rs`, which writes them, and `Session::lost`, which counts them meanwhile;
+//! * in `session/ended.rs`: why it recorded nothing, and for which processes that is reported;
+//! * in `record/outcome.rs`: the name of its share of the kernels; in `docs/attach.md`, which lists the sources.
 //!
 //! Traces name a process's source `gpu_tier`.
 
@@ -54,7 +53,7 @@ impl Gpu {
     }
 }
 
-/// Where a process's GPU times come from.
+/// The source of a process's GPU times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuSource {
     /// From nowhere: they were not asked for.

@@ -1,15 +1,15 @@
-//! Functions that another tool has redirected, and what the user is told of them.
+//! Functions that another tool has redirected, and the notices about them.
 
 use std::{collections::BTreeMap, path::Path};
 
 use crate::plan::{FunctionPlan, Probed, Reached};
 
-/// The redirected functions of a library, by where they are redirected to and what is probed.
+/// The redirected functions of a library, by the target of the redirection and the probed function.
 #[derive(Default)]
 pub struct Redirections(BTreeMap<(String, String), Vec<String>>);
 
 impl Redirections {
-    /// Takes note of a plan of `library`, if it is one for redirected functions.
+    /// Adds a plan of `library`, if it is one for redirected functions.
     pub fn add(&mut self, plan: &FunctionPlan, library: &Path) {
         let Reached::Redirected { target, probed, .. } = &plan.reached else { return };
         let what = match probed {

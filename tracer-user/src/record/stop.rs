@@ -19,18 +19,18 @@ impl Stop {
     pub fn install() -> anyhow::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
-            // It was started by `nohup`, to go on without its terminal.
+            // The process was started by `nohup`, to go on without its terminal.
             if signal == SIGHUP && is_ignored(signal) {
                 continue;
             }
             let asked = Arc::clone(&asked);
             let hear = move || {
-                // Two threads can be told of two signals at once: one of both is the second.
+                // Two threads may get two signals at the same time: one of them is the second.
                 if asked.swap(true, Ordering::Relaxed) {
                     low_level::exit(128 + signal);
                 }
             };
-            // SAFETY: a handler of signals may exchange an atomic, and end the process so.
+            // SAFETY: a signal handler may exchange an atomic, and end the process in this way.
             #[expect(unsafe_code, reason = "a handler of signals")]
             unsafe { low_level::register(signal, hear) }?;
         }
@@ -44,7 +44,7 @@ impl Stop {
 
     /// Whether the recording is to end.
     pub fn asked(&self) -> bool {
-        // Nothing is read that was written before.
+        // Relaxed: no other data is read on account of this.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"), Some(0x1001));
         assert_eq!(ignored("Name:\tx\n"), None);
         assert!(!is_ignored(signal_hook::consts::SIGKILL));
-        // Rust's programs ignore it.
+        // Rust's programs ignore SIGPIPE.
         assert!(is_ignored(signal_hook::consts::SIGPIPE));
     }
 }

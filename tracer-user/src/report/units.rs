@@ -47,8 +47,7 @@ pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// `text` in at most `width` characters: the middle gives way, because template names differ at
-/// their ends.
+/// `text` in at most `width` characters: its middle is left out, because template names differ at their ends.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -62,8 +61,8 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{start}…{end}")
 }
 
-/// Names in at most `width` characters each, such that different names stay different: where those that
-/// are kept of two are equal, their first difference is shown too; where that is not enough, a number.
+/// Names in at most `width` characters each, such that different names stay different: if the kept parts of two are
+/// equal, their first difference is shown too; if that is not enough, a number.
 pub fn shorten_apart<'a>(names: &[&'a str], width: usize) -> HashMap<&'a str, String> {
     let mut alike = BTreeMap::<String, Vec<&str>>::new();
     for name in BTreeSet::from_iter(names) {
@@ -87,14 +86,14 @@ pub fn shorten_apart<'a>(names: &[&'a str], width: usize) -> HashMap<&'a str, St
     shown
 }
 
-/// How many characters all names begin with alike.
+/// The number of characters at the beginning that are equal in all names.
 fn difference(names: &[&str]) -> usize {
     let first = names.first().copied().unwrap_or_default();
     let alike = |name: &&str| first.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
     names.iter().skip(1).map(alike).min().unwrap_or(0)
 }
 
-/// `name` in at most `width` characters: its beginning, what is around the character number `at`, its end.
+/// `name` in at most `width` characters: its beginning, the part around the character number `at`, and its end.
 fn around(name: &str, at: usize, width: usize) -> String {
     let part = width.saturating_sub(2) / 3;
     let length = name.chars().count();
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(expected, [true, true], "the difference is shown: {shown:?}");
     }
 
-    /// Differences at two places, of which the window shows one.
+    /// The names differ at two places, of which the window shows one.
     #[test]
     fn names_that_differ_in_several_places_are_numbered() {
         let far = "-".repeat(100);

@@ -18,13 +18,13 @@ use crate::{
 const TOOLS_ENV: &str = "HSA_TOOLS_LIB";
 /// Without it, an HSA runtime that was built with rocprofiler-register ignores [`TOOLS_ENV`].
 const V1_TOOLS_ENV: &str = "HSA_TOOLS_ROCPROFILER_V1_TOOLS";
-/// Names another shim file.
+/// The variable that names another shim file.
 const SHIM_ENV: &str = "ROCTAP_SHIM";
 
 /// Why the shim cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
-    /// It is not where it should be.
+    /// It is at none of its places.
     #[error(
         "{SHIM_FILE_NAME} not found beside {roctap}, in lib beside it, or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
     )]
@@ -51,8 +51,8 @@ pub enum ShimError {
     Elf(#[from] ElfError),
 }
 
-/// Where the dispatch site of the shim at `path` is probed: an offset in the file. None if that has no such
-/// site, or another one.
+/// The place of the probe at the dispatch site of the shim at `path`: an offset in the file. None if the file has no
+/// such site, or another one.
 ///
 /// # Errors
 ///
@@ -68,8 +68,8 @@ pub fn dispatch_site_in(path: &Path) -> Result<Option<u64>, ElfError> {
     Ok(Some(site.file_offset + dispatch_site(site.file_offset % 4096, kernel).0))
 }
 
-/// The file that a variable of the environment names, unless that is the environment of somebody with fewer
-/// rights than roctap, or the file somebody else's.
+/// The file that a variable of the environment names, unless the environment is that of a user with fewer rights than
+/// roctap, or the file is another user's.
 fn trusted(variable: &str) -> Option<PathBuf> {
     let path = Path::new(&std::env::var_os(variable)?).canonicalize().ok()?;
     let distrust = match privileges::exceed_the_callers() {
@@ -82,7 +82,7 @@ fn trusted(variable: &str) -> Option<PathBuf> {
     distrust.is_none().then_some(path)
 }
 
-/// A library of ours: where `variable` says, beside this program, or where libraries are installed.
+/// A library of roctap's: where `variable` says, beside this program, or where libraries are installed.
 pub fn file_of_ours(name: &str, variable: &str) -> Option<PathBuf> {
     let roctap = std::env::current_exe().unwrap_or_default();
     let directory = roctap.parent().unwrap_or(Path::new("."));
@@ -96,7 +96,7 @@ pub fn file_of_ours(name: &str, variable: &str) -> Option<PathBuf> {
 pub struct Shim {
     /// Where it is.
     pub path: PathBuf,
-    /// Where its dispatch site is probed: an offset in the file.
+    /// The place of the probe at its dispatch site: an offset in the file.
     pub site_offset: u64,
 }
 
@@ -105,7 +105,7 @@ impl Shim {
     ///
     /// # Errors
     ///
-    /// When it is not there or not usable.
+    /// When the shim is not there or not usable.
     pub fn find() -> Result<Self, ShimError> {
         let roctap = std::env::current_exe().unwrap_or_default();
         let path = file_of_ours(SHIM_FILE_NAME, SHIM_ENV).ok_or(ShimError::NotFound { roctap })?;
@@ -118,8 +118,8 @@ impl Shim {
         }
     }
 
-    /// The environment that makes a process and its children load the shim and find the memories,
-    /// by their paths. What `HSA_TOOLS_LIB` named already stays, behind the shim.
+    /// The environment that makes a process and its children load the shim and find the memories, by their paths.
+    /// Libraries that `HSA_TOOLS_LIB` named already stay, behind the shim.
     pub fn environment(&self, memories: &[OsString]) -> [(&'static str, OsString); 3] {
         let mut tools = self.path.clone().into_os_string();
         if let Some(others) = std::env::var_os(TOOLS_ENV).filter(|v| !v.is_empty()) {

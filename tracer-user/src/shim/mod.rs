@@ -1,4 +1,4 @@
-//! The tracer's side of the injected shim: the shared memory it writes to, and what comes out.
+//! The tracer's side of the shim: the shared memory that the shim writes to, and its records.
 
 mod backup_reader;
 mod library;

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use super::limits::MAX_RAW;
 
-/// zstd at level 1: the recorder shares the machine with what it records.
+/// zstd at level 1: the recorder shares the machine with the recorded programs.
 const LEVEL: i32 = 1;
 
 /// Compresses chunk after chunk with one context.
@@ -41,8 +41,8 @@ impl Unpacker {
         Ok(Self { zstd: zstd::bulk::Decompressor::new()? })
     }
 
-    /// Expands `packed` into `out`. More than `raw_bytes` is an error, found before it is stored:
-    /// the caller has checked `raw_bytes` against its limit.
+    /// Expands `packed` into `out`. More than `raw_bytes` is an error, found before anything beyond is stored: the
+    /// caller has checked `raw_bytes` against its limit.
     pub fn unpack(&mut self, packed: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
         out.resize(raw_bytes, 0);
         let size = self.zstd.decompress_to_buffer(packed, out.as_mut_slice())?;
@@ -50,7 +50,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Expands what `packed` begins with, and no more than a block of it.
+    /// Expands the beginning of `packed`, and no more than a block of it.
     pub fn first<const BYTES: usize>(packed: &[u8]) -> io::Result<[u8; BYTES]> {
         let mut out = [0; BYTES];
         let mut zstd = zstd::stream::read::Decoder::with_buffer(packed)?;

@@ -1,8 +1,7 @@
-//! The trace file: writing and reading it. What it holds is [`tracer_records::model`].
+//! The trace file: writing and reading it. Its contents are those of [`tracer_records::model`].
 //!
-//! A recording goes through [`Writer`] into one append-only file; everything that is made of a
-//! recording (report, exports) comes out of [`Trace`]. The format is described in
-//! `docs/formats/trace-file.md`.
+//! A recording goes through [`Writer`] into one append-only file; reports and exports of a recording are made from
+//! [`Trace`]. The format is described in `docs/formats/trace-file.md`.
 //!
 //! Not for: other programs' formats (see `export`), and not an archive format: a reader reads
 //! files of its own version and of those before it.

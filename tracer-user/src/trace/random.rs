@@ -8,11 +8,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 ///
 /// # Errors
 ///
-/// When it gives none (a seccomp filter).
+/// When the kernel gives none (a seccomp filter).
 pub fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     match getrandom(&mut bytes, GetRandomFlags::empty())? {
-        // The kernel gives up to 256 at once.
+        // The kernel gives up to 256 bytes at once.
         filled if filled == BYTES => Ok(bytes),
         _ => Err(io::Error::other("too few random numbers")),
     }

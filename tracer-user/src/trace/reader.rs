@@ -17,7 +17,7 @@ use tracer_records::model::{Event, Metadata};
 pub struct Trace {
     path: PathBuf,
     source: Box<dyn ReadAt + Send + Sync>,
-    /// Length when it was opened: a trace that is still being recorded reads the same each time.
+    /// The file's length when it was opened: so a trace that is still being recorded reads the same each time.
     len: u64,
     head: Head,
 }
@@ -39,8 +39,8 @@ impl Trace {
             };
             Err(TraceError::NotATrace { path: path.to_path_buf(), found: found.into() })
         };
-        // Asked of the path first: to open a device can have effects. And once more of what was opened,
-        // without waiting for the other end of a FIFO: it may have been put there since.
+        // The path is checked first: opening a device can have effects. Then the opened file is checked, without
+        // waiting for the other end of a FIFO: one may have been put there since.
         check(&fs::metadata(path).map_err(open)?)?;
         let at_once = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = File::options().read(true).custom_flags(at_once).open(path).map_err(open)?;
@@ -48,14 +48,14 @@ impl Trace {
         Ok(file)
     }
 
-    /// Reads the header of a trace; `path` is for messages.
+    /// Reads the header of a trace; messages name it by `path`.
     pub fn of(path: &Path, file: File) -> Result<Self, TraceError> {
         let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
         let len = file.metadata().map_err(open)?.len();
         Self::new(path, len, Box::new(file))
     }
 
-    /// Reads a trace that is in memory; `name` is for messages.
+    /// Reads a trace that is in memory; messages name it by `name`.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, TraceError> {
         Self::new(Path::new(name), bytes.len() as u64, Box::new(bytes))
     }
@@ -81,8 +81,8 @@ impl Trace {
 
     /// Calls `on_event` for every event, in the order in which they were recorded.
     ///
-    /// An error of `on_event` ends reading and is given back. Damage of the file is not an error
-    /// here: all whole chunks are delivered, and [`Reading::damage`] says what is missing.
+    /// An error of `on_event` ends reading and is returned. Damage of the file is not an error here: all whole chunks
+    /// are delivered, and [`Reading::damage`] says which parts are missing.
     pub fn for_each_event<E>(
         &self,
         on_event: impl FnMut(&Event) -> Result<(), E>,
@@ -107,8 +107,8 @@ impl Trace {
     }
 }
 
-/// Reads `bytes` as a trace, then as the contents of a chunk, and drops what it finds: the body of a
-/// fuzz target. Only the second gets past the checksums often.
+/// Reads `bytes` as a trace, then as the contents of a chunk, and drops the result: the body of a fuzz target. Only the
+/// second often gets past the checksums.
 pub fn fuzz_reader(bytes: &[u8]) {
     if let Ok(trace) = Trace::from_bytes("fuzz", bytes.to_vec()) {
         let reading = trace.tables();

@@ -1,8 +1,8 @@
 //! Events as fixed-size records.
 //!
-//! The records are made for the file alone: native structs of the model have padding and change
-//! with it, these do not. Little-endian like the rest of the file: `ActivityRecord` is stored as it
-//! stands in memory, so roctap builds for little-endian machines only.
+//! The records are made for the file alone: native structs of the model have padding and change with the model, these
+//! do not. Little-endian like the rest of the file: `ActivityRecord` is stored as it stands in memory, so roctap
+//! builds for little-endian machines only.
 
 use tracer_common::activity::ActivityRecord;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -156,8 +156,8 @@ fn get<T: FromBytes>(record: &[u8]) -> Option<T> {
     T::read_from_prefix(record).ok().map(|(wire, _)| wire)
 }
 
-/// Reads the record of an event of `kind`. Nothing when the kind is not known; an error when the
-/// record is shorter than its kind wants.
+/// Reads the record of an event of `kind`. Nothing if the kind is not known; an error if the record is shorter than
+/// its kind needs.
 pub fn decode(kind: u16, record: &[u8]) -> Result<Option<Event>, &'static str> {
     let event = match kind {
         event_kind::API => get(record).map(|wire| {

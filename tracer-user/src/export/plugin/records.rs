@@ -1,4 +1,4 @@
-//! Which event of a trace is which record of roctracer's.
+//! The records of roctracer's for the events of a trace.
 
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_records::model::{ApiCall, Event, op_flag};
@@ -6,7 +6,7 @@ use tracer_records::model::{ApiCall, Event, op_flag};
 use crate::export::calls::call_times;
 use crate::export::left_out::LeftOut;
 
-/// Where an event goes.
+/// The destination of an event.
 pub enum Place {
     /// To the plugin, among the records of this process.
     Of(u32),
@@ -14,7 +14,7 @@ pub enum Place {
     Nowhere(fn(&mut LeftOut) -> &mut u64),
 }
 
-/// Where an event goes.
+/// The destination of an event.
 pub fn place(event: &Event) -> Place {
     let record = event.record();
     let (process_id, flags) = match event {
@@ -34,17 +34,17 @@ pub fn place(event: &Event) -> Place {
         return Place::Nowhere(|left_out| &mut left_out.incomplete);
     }
     match (record.domain, event) {
-        // Of HSA's work roctracer's tool asks for copies alone.
+        // roctracer's tool asks only for copies of HSA's work.
         (Domain::HSA_OPS, Event::Dispatch(_) | Event::Barrier(_)) => {
             Place::Nowhere(|left_out| &mut left_out.hsa_operations)
         }
         (Domain::HSA_OPS | Domain::HIP_OPS, _) => Place::Of(process_id),
-        // Made up: plugins take such records for something else.
+        // Such an event was made up: plugins take its record for something else.
         _ => Place::Nowhere(|left_out| &mut left_out.other_work),
     }
 }
 
-/// The record of a call, with the number that its function has here.
+/// The record of a call, with the number of its function in the plugin's tables.
 pub fn of_call(call: &ApiCall, op: u32) -> ActivityRecord {
     let (begin_ns, end_ns) = call_times(call);
     let ActivityRecord { domain, correlation_id, process_or_device, thread_id, .. } = call.record;
@@ -62,13 +62,13 @@ pub fn of_call(call: &ApiCall, op: u32) -> ActivityRecord {
 
 /// The record of work. `name` is the address of the kernel's name.
 pub fn of_work(event: &Event, name: u64) -> ActivityRecord {
-    // By its operation a plugin takes a record's name for an address: it is not believed to the trace.
+    // By a record's operation a plugin takes its name for an address: so the operation is not taken from the trace.
     let (op, bytes_or_name) = match event {
         Event::Dispatch(_) => (op::DISPATCH, name),
         Event::Barrier(_) => (op::BARRIER, event.record().bytes_or_name),
         Event::Api(_) | Event::Copy(_) => (op::COPY, event.record().bytes_or_name),
     };
-    // The thread is no part of it: roctracer has nothing there.
+    // Without the thread: roctracer has nothing there.
     ActivityRecord { op, bytes_or_name, thread_id: 0, ..*event.record() }
 }
 

@@ -491,7 +491,7 @@ fn happens(ops: &[Op], mut choices: u64) -> (bool, Vec<Option<u64>>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Whichever way a getter goes: every word that the plan states of its table is right.
+    /// Whatever way a getter goes: what is said of the table that it makes is so.
     #[test]
     fn what_is_said_of_a_table_is_so(
         ops in prop::collection::vec(op(), 1..40),

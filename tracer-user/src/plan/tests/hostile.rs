@@ -1,4 +1,4 @@
-//! Inputs that are out to break the planner.
+//! Inputs that are made to break the planner.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::{
     image::{Part, library},
 };
 
-/// A whole small library; the test's own executable's head would do, but has no code in it.
+/// A whole small library; the head of the test's own executable would do, but has no code in it.
 static LIBRARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let stub = [0x48, 0x8b, 0x05, 0x39, 0xa0, 0, 0, 0xff, 0xa0, 0x38, 1, 0, 0];
     let body = [0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x74, 0xf9, 0xff, 0xe0, 0x5d, 0xc3];
@@ -17,7 +17,7 @@ static LIBRARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     library(&[Part::new(&stub), Part::framed(&body, &frame), Part::new(&body)], &[0; 64]).0
 });
 
-/// A shared library of this machine, of the size of a snack.
+/// A small shared library of this machine.
 static REAL: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     let maps = procfs::process::Process::myself().ok()?.maps().ok()?;
     maps.into_iter().find_map(|map| {

@@ -24,12 +24,12 @@ pub const PATH: &str = "/opt/rocm/lib/libtest.so.1";
 pub const CFA_OFFSET: u8 = 0x0e;
 pub const ADVANCE: u8 = 0x40;
 
-/// A function to be: its code and what the unwind tables say after `CFA = rsp + 8`.
+/// A function of a library to make: its code, and its unwind instructions after `CFA = rsp + 8`.
 pub struct Part {
     pub code: Vec<u8>,
-    /// Call frame instructions; none: no entry at all.
+    /// Call frame instructions; if none, the tables have no entry for the function.
     pub frame: Option<Vec<u8>>,
-    /// Length that the tables state, if it is not the code's.
+    /// The length in the tables, if it is not the code's.
     pub stated: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ pub fn library(parts: &[Part], constants: &[u8]) -> (Vec<u8>, Vec<Function>) {
     library_with(parts, constants, &[])
 }
 
-/// The same with these words, by address.
+/// As [`library`], with these words, by address.
 fn library_with(
     parts: &[Part],
     constants: &[u8],
@@ -98,13 +98,13 @@ fn library_with(
     (file, functions)
 }
 
-/// The same, opened.
+/// As [`library`], opened.
 pub fn binary(parts: &[Part], constants: &[u8]) -> (Binary, Vec<Function>) {
     let (bytes, functions) = library(parts, constants);
     (Binary::from_bytes(bytes, Path::new(PATH), Some(IDENTITY)).unwrap(), functions)
 }
 
-/// The same with these words, by address.
+/// As [`binary`], with these words, by address.
 pub fn binary_with(parts: &[Part], words: &[(u64, u64)]) -> (Binary, Vec<Function>) {
     let (bytes, functions) = library_with(parts, &[], words);
     (Binary::from_bytes(bytes, Path::new(PATH), Some(IDENTITY)).unwrap(), functions)
@@ -160,7 +160,7 @@ pub struct Fake {
 
 /// Where the other library's code is.
 pub const OTHER: u64 = 0x7f99_0000_0000;
-/// The same in its file.
+/// The offset of the other library's code in its file.
 pub const OTHER_OFFSET: u64 = 0x3000;
 pub const OTHER_PATH: &str = "/usr/lib/libtool.so";
 

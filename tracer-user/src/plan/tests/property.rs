@@ -235,7 +235,7 @@ impl Machine<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// With tables that vouch for everything: only the decoder protects.
+    /// With tables that vouch for everything, so that only the decoder protects.
     #[test]
     fn a_site_is_passed_once_and_untouched(
         ops in prop::collection::vec(op(), 1..14),
@@ -250,7 +250,7 @@ proptest! {
         let site = plan.site.unwrap();
         let at = CODE + site.function_offset;
         prop_assert_eq!(at, site.file_offset);
-        // The site is the entry, or a place behind it that is cheaper.
+        // What precedes is the entry, and a move pays.
         if site.function_offset > 0 {
             prop_assert!(site.class < Class::SingleStep);
             for choices in choices {
@@ -265,8 +265,8 @@ proptest! {
         }
     }
 
-    /// With tables that say where the stack pointer really moves: they never forbid a site that the decoder allows,
-    /// and the site is the same.
+    /// With tables that say where the stack pointer really moves: they never forbid what the decoder
+    /// allows, and the site is the same.
     #[test]
     fn true_tables_and_decoder_agree(ops in prop::collection::vec(op(), 1..14)) {
         let straight = |op: &Op| !matches!(op, Op::Jump(_) | Op::Branch(_) | Op::Return);
@@ -281,7 +281,7 @@ proptest! {
                 cfa -= i.immediate(1) as i64;
             }
             frame.push(ADVANCE | i.len() as u8);
-            // Only positive offsets can be written in one byte; no function has a negative one.
+            // Only positive ones can be written in one byte; what is below is no function anyway.
             frame.extend([CFA_OFFSET, cfa.clamp(0, 127) as u8]);
         }
         let planner = Planner::new(KernelVersion::new(6, 18));

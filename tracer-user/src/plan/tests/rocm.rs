@@ -18,7 +18,7 @@ use crate::discover::{Function, Image, Runtime};
 const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";
 const KERNEL: KernelVersion = KernelVersion::new(6, 18);
 
-/// The directory with the emulated GPU, which `cargo xtask test` names. It has installed everything then.
+/// The directory with the emulated GPU, which `cargo xtask test` names when it has installed everything.
 fn emulated_gpu() -> Option<PathBuf> {
     std::env::var_os("ROCTAP_TEST_GPU").map(PathBuf::from)
 }
@@ -61,7 +61,7 @@ impl Waiting {
 
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // An echo: the program runs, so its libraries' constructors have run.
+        // The program echoes a byte: it runs, so its libraries' constructors have run.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         Self(child)
@@ -75,7 +75,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Names by what their plans say.
+/// The counts of names by their plans.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Counts {
     cheap_at_entry: usize,
@@ -154,8 +154,8 @@ fn rocm_hsa_sites() {
     assert_eq!(agents.site.as_ref().unwrap().return_probe, ReturnProbe::CallsBack);
 }
 
-/// The core and AMD tables are filled when the library is loaded, but for images' entries, which
-/// `hsa_init` fills.
+/// The core and AMD tables are filled when the library is loaded, except for the entries of images, which `hsa_init`
+/// fills.
 #[test]
 fn rocm_hsa_tables_before_initialisation() {
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
@@ -171,7 +171,7 @@ fn rocm_hsa_tables_before_initialisation() {
         assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
         assert!(matches!(plan.reached, Reached::Stub { .. }) && !plan.is_cheap());
     }
-    // The file tells as much as a process that has loaded it, and one that has not tells nothing.
+    // The file tells as much as a process that has loaded it, and a process that has not tells nothing.
     let own = LiveProcess::open(std::process::id()).unwrap();
     for process in [None, Some(&own as &dyn ProcessMemory)] {
         let from_file = Planner::new(KERNEL).plan_library(&binary, &functions, process);
@@ -214,7 +214,7 @@ fn rocm_every_function_is_in_a_plan() {
     }
 }
 
-/// The shim's idea of the runtime's tables against the stubs, which know where their entries are.
+/// Compares the shim's slots of the runtime's tables with the stubs, which know where their entries are.
 #[test]
 fn rocm_stubs_use_the_slots_that_the_shim_knows() {
     use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
@@ -241,7 +241,7 @@ fn rocm_stubs_use_the_slots_that_the_shim_knows() {
             false => Some(16 + 8 * (slot - table.start) as u64),
         };
         assert_eq!(Some(offset), expected, "{name}");
-        // One pointer, one table.
+        // Each pointer belongs to one table.
         assert_eq!(*pointers.entry(pointer).or_insert(table.start), table.start, "{name}");
         seen += 1;
     }

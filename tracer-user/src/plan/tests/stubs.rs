@@ -121,7 +121,7 @@ fn linkage_stub() {
     assert_eq!(plan.reached, Reached::Implementation { file_offset: 0x1100, slot });
 }
 
-/// The wrapper of HIP 6 and 7; `restore` tells which argument is restored into `rsi`.
+/// The wrapper of HIP 6 and 7; `restored` is the offset of the argument that is restored into `rsi`.
 fn wrapper(saved: i32, restored: i32, add: i32) -> Vec<u8> {
     assemble(CODE, |a| {
         a.endbr64().unwrap();
@@ -193,7 +193,7 @@ fn hsa_init_that_calls_a_function_first() {
         a.add(rsp, 8).unwrap();
         a.jmp(rax).unwrap();
     });
-    // Whatever the function is.
+    // The function that is called may do anything.
     let once = assemble(0x1200, |a| {
         a.lock().inc(dword_ptr(rdi)).unwrap();
         a.ret().unwrap();

@@ -143,7 +143,7 @@ impl Session {
         // The rings of the CPUs are read one after the other: a child's own fork may come before its birth.
         lives.sort_by_key(|life| life.time_ns);
         lives.iter().try_for_each(|life| self.life(life))?;
-        // Once for all that a process's linker has told: this looks at what the process maps now.
+        // Once for all records of a process's linker: this looks at the mappings of the process as they are now.
         for (pid, told) in loading {
             self.libraries_changed(pid, &told);
         }

@@ -1,37 +1,37 @@
-//! When processes are looked through: often, and never for long at a time.
+//! The times at which processes are looked through: often, and never for long at a time.
 
 use std::time::{Duration, Instant};
 
-/// How often maps are looked through for libraries that came late.
+/// The interval in which mappings are looked through for libraries that came late.
 pub const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a scan came.
+/// The part of the processes that a scan got through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scan {
-    /// To everybody.
+    /// All processes.
     Whole,
-    /// The time for it was over before.
+    /// Not all: the time for the scan was over before.
     Part,
 }
 
-/// When the next scan is due.
+/// The time at which the next scan is due.
 pub struct Pace {
     next: Instant,
 }
 
 impl Pace {
-    /// The first is due now.
+    /// The first scan is due now.
     pub fn new() -> Self {
         Self { next: Instant::now() }
     }
 
-    /// Whether it is.
+    /// Whether a scan is due.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// A scan that began at `began` ended at `ended`. What it did not come to waits no longer than the scan
-    /// took: as much time is for everything else.
+    /// A scan that began at `began` ended at `ended`. The processes that it did not get to wait no longer than the
+    /// scan took: as much time is left for everything else.
     pub fn scanned(&mut self, began: Instant, ended: Instant, scan: Scan) {
         let next = match scan {
             Scan::Whole => began + SCAN_INTERVAL,

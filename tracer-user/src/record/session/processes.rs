@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::record::target::Target;
 
-/// All that are traced, and those of before whose records may still come.
+/// All processes that are traced, and those that were traced before and whose records may still come.
 #[derive(Default)]
 pub struct Processes {
     targets: BTreeMap<u32, Target>,
@@ -33,17 +33,17 @@ impl Processes {
         self.get(pid).is_some_and(|target| !target.is_alive())
     }
 
-    /// Those that `wanted` wants.
+    /// The numbers of the processes that `wanted` accepts.
     pub fn those(&self, wanted: impl Fn(&Target) -> bool) -> Vec<u32> {
         self.iter().filter(|(_, target)| wanted(target)).map(|(pid, _)| pid).collect()
     }
 
-    /// Whether any lives.
+    /// Whether any traced process lives.
     pub fn any_alive(&self) -> bool {
         self.iter().any(|(_, target)| target.is_alive())
     }
 
-    /// Adds a process, in the place of one that had its number.
+    /// Adds a process, in the place of an earlier one with its number.
     pub fn insert(&mut self, target: Target) {
         self.targets.insert(target.subject.pid(), target);
     }
@@ -53,18 +53,18 @@ impl Processes {
         self.targets.remove(&pid)
     }
 
-    /// All of them.
+    /// All processes.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Target)> {
         self.targets.iter().map(|(&pid, target)| (pid, target))
     }
 
-    /// All of them, to be changed.
+    /// All processes, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Target)> {
         self.targets.iter_mut().map(|(&pid, target)| (pid, target))
     }
 
-    /// The living, beginning with whoever was not reached the last time: everybody has their turn,
-    /// whatever others have mapped.
+    /// The living processes, beginning with the one that was not reached the last time: each gets its turn, however
+    /// much others have mapped.
     pub fn in_turn(&self) -> Vec<u32> {
         let living = self.iter().filter(|(_, target)| target.is_alive());
         let mut living: Vec<u32> = living.map(|(pid, _)| pid).collect();

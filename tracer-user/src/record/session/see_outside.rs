@@ -22,8 +22,8 @@ pub(super) const TOO_MANY: &str =
     "as many processes as can have GPU times at once had them already; --processes allows more";
 
 impl Session {
-    /// Places probes where process `pid` rings doorbells, if one of `libraries` is the HSA runtime, and if only
-    /// these probes tell of its GPU work or may have to. If that fails, its API calls are still recorded.
+    /// Places probes where process `pid` rings doorbells, if one of `libraries` is the HSA runtime, and if only these
+    /// probes see its GPU work or may have to. If that fails, its API calls are still recorded.
     ///
     /// They may have to if the process loads the shim at start. Only then does the shim see whether it knows the
     /// runtime, and the first packets follow at once.
@@ -65,7 +65,7 @@ impl Session {
                 target.doorbells = Some(placed);
                 target.doorbell_places = Some(found);
             }
-            // The shim will tell of the GPU work. If it cannot, `replace_helpless_shims` has this tried again.
+            // The shim will record the GPU work. If it cannot, `replace_helpless_shims` has this tried again.
             Err(error) if target.gpu_source == GpuSource::AtStart => {
                 tracing::debug!("process {pid}: its doorbells cannot be probed: {error:#}");
             }
@@ -82,8 +82,8 @@ impl Session {
         }
     }
 
-    /// Whether the shim of process `pid` tells of its GPU work. If the process was to load the shim at start, the
-    /// first packet decides that: the runtime loads its tools before it has a queue.
+    /// Whether the shim of process `pid` records its GPU work. If the process was to load the shim at start, this is
+    /// decided at the first packet: the runtime loads its tools before it has a queue.
     fn is_told_by_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get_mut(pid) else { return false };
         if target.gpu_source != GpuSource::AtStart {
@@ -99,7 +99,7 @@ impl Session {
         let helpless = match target.claim {
             Claim::Helpless(why) => Some(why),
             Claim::Recording => None,
-            // The memory of a program that has ended is gone, too, so that tells nothing.
+            // The memory of a program that has ended is gone, too: its absence means nothing.
             _ if memories.peek().is_none() => (full && target.is_alive()).then_some(TOO_MANY),
             _ => memories.find_map(|shim| shim.memory().why_helpless()),
         };
@@ -115,11 +115,11 @@ impl Session {
         helpless.is_none()
     }
 
-    /// Whether process `pid`, which has sent the GPU work by now, is without a shim: its runtime did not load the
-    /// one that it was told to load at start, or that one could not open a memory.
+    /// Whether process `pid`, which has sent the GPU work by now, has no shim: its runtime did not load the shim that
+    /// it was to load at start, or that shim could not open a memory.
     fn is_without_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get(pid) else { return false };
-        // The memory of a program that has ended is gone, too, so that tells nothing.
+        // The memory of a program that has ended is gone, too: its absence means nothing.
         target.gpu_source == GpuSource::AtStart
             && matches!(target.claim, Claim::None | Claim::Earlier)
             && target.is_alive()
@@ -129,7 +129,7 @@ impl Session {
             && !self.shims.were_full_since(target.info.attached_ns)
     }
 
-    /// Puts the shim into process `pid`, which was to have it from its start.
+    /// Puts the shim into process `pid`, which was to have one from its start.
     fn put_in_late(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         target.remove_doorbells();
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// A packet that a doorbell announced.
+    /// Takes a packet that its doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
         if self.is_told_by_shim(packet.header.pid) {
             return Ok(());
@@ -181,7 +181,7 @@ impl Session {
         Ok(self.recorder.join(|joiner, trace| outside.packet(packet, joiner, trace))?)
     }
 
-    /// Packets that a doorbell announced beside its own.
+    /// Takes packets that another packet's doorbell announced.
     pub(super) fn take_batch(&mut self, batch: &BatchRecord) -> anyhow::Result<()> {
         if self.is_told_by_shim(batch.header.pid) {
             return Ok(());
@@ -215,7 +215,7 @@ impl Session {
         Ok(self.recorder.join(|joiner, trace| outside.tick(request, answered, joiner, trace))?)
     }
 
-    /// Ends seeing process `pid` from outside: what is not known of its work by now never will be.
+    /// Ends seeing process `pid` from outside: the facts about its work that are not known by now never will be.
     pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
         let outside = &mut self.outside;
         let error_ns = self.recorder.join(|joiner, trace| outside.end(pid, joiner, trace))?;

@@ -202,8 +202,8 @@ proptest! {
         assert_prefix(&events);
     }
 
-    /// Whatever happens to a file, whole chunks of it are delivered, in order, and if these are not all, that is
-    /// reported. Bytes are in chunks or in gaps, none in both.
+    /// Whatever happens to a file: what is delivered is whole chunks of it, in order, and if that is not all
+    /// of them, it is said. Bytes are in chunks or in gaps, none in both.
     #[test]
     fn damage_is_a_told_gap(blows in prop::collection::vec(blow(), 1..6)) {
         let (whole, starts) = chunks();

@@ -1,4 +1,4 @@
-//! Which files are opened, which are replaced and when, and what a full disk leaves.
+//! The files that are opened, those that are replaced and when, and the rest that a full disk leaves.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -78,7 +78,7 @@ fn existing_files() {
     let recorded = || Trace::open(&path).unwrap().tables().status.clone();
     assert!(recorded().complete);
 
-    // With the first chunk, no earlier, the new one replaces it.
+    // The new trace replaces it with the first chunk, no earlier.
     drop(Writer::create(&path, &metadata, Existing::Replace).unwrap());
     assert!(recorded().complete, "nor does it take anything away");
     let mut third = Writer::create(&path, &metadata, Existing::Replace).unwrap();
@@ -116,7 +116,7 @@ fn existing_files() {
     ));
 }
 
-/// Where the file of a new trace is when it is claimed, and when its first chunk is there.
+/// The place of a new trace's file when it is claimed, and when its first chunk is there.
 #[test]
 fn an_old_trace_is_there_until_the_new_one_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn an_old_trace_is_there_until_the_new_one_is() {
     writer.finish(CLOCK).unwrap();
     assert!(Trace::open(&path).unwrap().tables().status.complete);
 
-    // Somebody else has put another there: a file, then a link.
+    // Another process has put something else there: a file, then a link.
     let aside = dir.path().join("moved");
     let mut writer = Writer::create(&path, &Metadata::default(), Existing::Replace).unwrap();
     std::fs::rename(&path, &aside).unwrap();

@@ -1,4 +1,4 @@
-//! The trace file: what is written is what is read, within limits, whatever happened to the file.
+//! The trace file: everything that is written is read, within limits, whatever happened to the file.
 
 mod damage;
 mod files;
@@ -151,8 +151,8 @@ fn assert_prefix(events: &[Event]) {
     }
 }
 
-/// A trace of 6 chunks of 50 events and of the one that ends it, and where they begin; the end of the
-/// file comes last.
+/// A trace of 6 chunks of 50 events and of the one that ends it, and the offsets at which they begin; the last offset
+/// is the end of the file.
 fn chunks() -> (Vec<u8>, Vec<usize>) {
     let bytes = sample(6, 50, true);
     let starts = bytes.windows(4).enumerate().filter(|(_, four)| *four == CHUNK_MAGIC);

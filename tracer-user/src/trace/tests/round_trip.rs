@@ -104,7 +104,7 @@ fn told() -> impl Strategy<Value = Told> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Everything that is written is read: all events, and all names, cut to their limits.
+    /// Whatever is written is read: all events, and all names, cut to their limits.
     #[test]
     fn what_is_written_is_read(all in prop::collection::vec(told(), 0..10), many: u8) {
         let memory = Memory::new(usize::MAX);
