@@ -35,14 +35,14 @@ pub(super) fn jumps_to(code: &[u8], extent: Extent, entry: u64) -> bool {
 /// - Direct branches and calls are decoded, all of them: in the function, in the part to which it jumps out (its cold
 ///   part), and in the parts to which that one jumps out.
 /// - An indirect jump has no target to decode. But the unwind tables say where the frame is when it is executed. In
-/// `region` the CFA is `rsp + 8`; a jump changes neither. So a jump from a place with another CFA cannot land there.
-/// If the CFA is `rsp + 8`, the jump is a switch in a function without a frame, whose table is read, or a tail call,
-/// whose target cannot be determined.
+///   `region` the CFA is `rsp + 8`; a jump changes neither. So a jump from a place with another CFA cannot land there.
+///   If the CFA is `rsp + 8`, the jump is a switch in a function without a frame, whose table is read, or a tail call,
+///   whose target cannot be determined.
 /// - `passes_on` is the jump of a stub, which is a tail call: it leads to the beginning of the function in the table's
 ///   entry. With `rsp` as it was at the entry, that function returns in the stub's place, once.
 /// - Code that is jumped to with the CFA at `rsp + 8` may be another function, tail-called. Its indirect jumps are its
-/// own affair: they land in it or are its tail calls, which are calls of this function only when they land on its
-/// entry. Nor is it followed further.
+///   own affair: they land in it or are its tail calls, which are calls of this function only when they land on its
+///   entry. Nor is it followed further.
 pub(super) fn prove_clear(
     binary: &Binary,
     extent: Extent,
