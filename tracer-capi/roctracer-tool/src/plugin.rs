@@ -28,7 +28,7 @@ pub struct Plugin {
     is_given_up: AtomicBool,
     /// The number of times that it could not write.
     failures: AtomicU64,
-    /// Calls that threads made inside of the plugin, and records that came after its end.
+    /// Calls that threads made inside of the plugin.
     left_out: AtomicU64,
 }
 
@@ -83,13 +83,13 @@ impl Plugin {
         write: impl FnOnce() -> c_int,
     ) {
         let status = sys::uninterrupted(|| {
-            let _inside = enter(self).filter(|inside| *inside.in_use)?;
-            Some(write())
+            let Some(inside) = enter(self) else {
+                self.left_out.fetch_add(records, Ordering::Relaxed);
+                return 0;
+            };
+            // Threads that go on while the process ends come too late: nobody misses their calls.
+            if *inside.in_use { write() } else { 0 }
         });
-        let Some(status) = status else {
-            self.left_out.fetch_add(records, Ordering::Relaxed);
-            return;
-        };
         if status != 0 && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
             let path = self.functions.path().display();
             messages::warn(format_args!(

@@ -208,8 +208,8 @@ pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     Ok(std::io::stdout().write_all(answer.as_bytes())?)
 }
 
-/// Keeps this process alive when roctap is ended: SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end it, and signals for
-/// roctap's group do not reach it. It runs before other processes: while it waits for a CPU, a thread stays stopped.
+/// Keeps this process alive when roctap is ended: signals that somebody may send do not end it, but for SIGKILL and its own
+/// SIGALRM, and signals for roctap's group do not reach it. It runs before other processes: while it waits for a CPU, a thread stays stopped.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
     let _ = setpriority_process(None, HURRIED);
