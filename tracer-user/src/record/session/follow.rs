@@ -206,7 +206,8 @@ impl Session {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
             self.departed.was_late = true;
             self.following.was_late(late);
-        } else if has_rocm && !subject.is_alive() {
+        } else if has_rocm && !(subject.is_alive() && discover::has_program(child)) {
+            // On its way out a process has no memory any more, and is not yet dead.
             self.departed.was_late = true;
             self.following.was_too_late();
         }
