@@ -197,8 +197,7 @@ fn users_threads_left(limits: &Limits, status: &Status) -> Option<u64> {
 /// The mappings that a process may still make.
 fn mappings_left(pid: u32) -> Option<u64> {
     let most = number(Path::new("/proc/sys/vm"), "max_map_count")?;
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let mapped = maps.iter().filter(|&&byte| byte == b'\n').count();
+    let mapped = foreign::Maps::of(pid).ok()?.iter().count();
     Some(most.saturating_sub(mapped as u64))
 }
 

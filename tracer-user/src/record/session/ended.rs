@@ -100,13 +100,15 @@ impl Session {
             }
             self.departed.add_silent(Silent { pid, launches, reason });
         }
-        if target.is_recorded_from_start && dispatches > 0 {
-            self.departed.unmatched += launches.saturating_sub(dispatches);
+        // That none was recorded is told above.
+        let unseen = if dispatches > 0 { launches.saturating_sub(dispatches) } else { 0 };
+        if target.is_recorded_from_start {
+            self.departed.unmatched += unseen;
         }
-        // A process that ends before its shim answers has some kernels that were seen from outside until the shim was put in.
-        let has_shim = target.gpu_source == GpuSource::Tables || dispatches == 0;
-        let unseen = if has_shim { 0 } else { launches.saturating_sub(dispatches) };
-        self.following.ended(pid, early + unseen);
+        // The shim was put in late, and had not answered when the process ended.
+        let is_unanswered =
+            !target.is_recorded_from_start && target.gpu_source != GpuSource::Tables;
+        self.following.ended(pid, early + if is_unanswered { unseen } else { 0 });
         if target.info.detached_ns == 0 {
             target.info.detached_ns = clock::now_ns();
         }
