@@ -31,21 +31,20 @@ pub struct Artifacts {
     pub apps: PathBuf,
 }
 
-/// Builds a `roctap` whose BPF programs log. It is not optimised: all that it needs beside them is built for
-/// the unit tests already.
-pub fn build_logging() -> anyhow::Result<PathBuf> {
+/// What the unit tests are built with: with the log of the BPF programs, for the test of that.
+pub const UNIT_FEATURES: [&str; 2] = ["--features", "roctap/bpf-log"];
+
+/// Builds BPF programs that log, and names them and the `roctap` that shows it, which the unit tests have built.
+///
+/// # Errors
+///
+/// When they cannot be built.
+pub fn build_logging() -> anyhow::Result<[(&'static str, PathBuf); 2]> {
     let toolchain = Toolchain::find(RUSTC.as_ref())
         .map_err(|missing| anyhow!("{missing} is missing: `cargo xtask setup` installs it"))?;
-    let object =
-        bpf_build::compile(&toolchain, Logging::On, &root(), &root().join("target/bpf-log"))?;
-    // With a test, which needs the program, and of no package by name: so dependencies have the features that they have
-    // for the unit tests.
-    let build = ["test", "--no-run", "--test", "without_programs", "--features", "roctap/bpf-log"];
-    run(cargo().env("ROCTAP_BPF_OBJECT", object).args(build))?;
-    // The unit tests build it without that again.
-    let kept = root().join("target/bpf-log/roctap");
-    copy(&root().join("target/debug/roctap"), &kept)?;
-    Ok(kept)
+    let target = root().join("target");
+    let object = bpf_build::compile(&toolchain, Logging::On, &root(), &target.join("bpf-log"))?;
+    Ok([("ROCTAP_LOGGING_BIN", target.join("debug/roctap")), ("ROCTAP_LOGGING_OBJECT", object)])
 }
 
 /// What was built, where every user can run it: a checkout may be below a directory that is one user's

@@ -1,8 +1,9 @@
 //! The loaded programs, their maps and their links.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    io,
+    fs, io,
     os::fd::{AsFd as _, AsRawFd as _},
 };
 
@@ -20,7 +21,8 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::{ProbeError, means::Means, messages, numbers::Numbers, structures, sys};
 use crate::{discover::FileId, placing::Placing, privileges};
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
+/// The programs that were built in; empty if none were.
+static BUILT_IN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
 /// Checks that this `roctap` has the programs. To be called before anything else that recording needs: without them, no
 /// privilege and no other kernel helps.
@@ -29,7 +31,20 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"))
 ///
 /// When it was built without them.
 pub fn built() -> Result<(), ProbeError> {
-    if OBJECT.is_empty() { Err(ProbeError::NotBuilt) } else { Ok(()) }
+    object().map(drop)
+}
+
+/// The compiled programs. A debug build without them loads the file that `ROCTAP_BPF_OBJECT` names when it runs.
+fn object() -> Result<Cow<'static, [u8]>, ProbeError> {
+    if !BUILT_IN.is_empty() {
+        return Ok(BUILT_IN.into());
+    }
+    let named = std::env::var_os("ROCTAP_BPF_OBJECT").filter(|_| cfg!(debug_assertions));
+    let path = named.ok_or(ProbeError::NotBuilt)?;
+    match fs::read(&path) {
+        Ok(object) => Ok(object.into()),
+        Err(cause) => Err(ProbeError::Object { path: path.into(), cause }),
+    }
 }
 
 /// The most reads of the state of a running thread, until two of them are the same.
@@ -88,7 +103,7 @@ impl Programs {
     ///
     /// When they were not built in, or the kernel refuses them.
     pub fn load(settings: Settings) -> Result<Self, ProbeError> {
-        built()?;
+        let object = object()?;
         privileges::check()?;
         messages::keep();
         let failed = |doing| move |cause| ProbeError::load(doing, cause);
@@ -111,7 +126,7 @@ impl Programs {
         };
         let mut open = ObjectBuilder::default()
             .name("roctap")
-            .and_then(|builder| builder.open_memory(OBJECT))
+            .and_then(|builder| builder.open_memory(&object))
             .map_err(failed("reading the programs"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(failed("counting CPUs"))?;
         let preallocate =
@@ -380,9 +395,8 @@ mod tests {
 
     #[test]
     fn without_programs_one_line_names_the_command() {
-        if !OBJECT.is_empty() {
-            // The programs are built in, as in release builds: there is no message to check.
-            assert!(built().is_ok());
+        if built().is_ok() {
+            // They are built in, as in release builds: there is no message to check.
             return;
         }
         let settings = Settings::new(4096, Follow::Nobody);

@@ -38,6 +38,14 @@ pub enum ProbeError {
         "this roctap was built without its BPF programs; `cargo xtask build-ebpf` builds it with them"
     )]
     NotBuilt,
+    /// The file that a debug build is to load the programs from cannot be read.
+    #[error("ROCTAP_BPF_OBJECT: {}: {cause}", path.display())]
+    Object {
+        /// The file.
+        path: PathBuf,
+        /// How it failed. Part of the message, hence no `source`.
+        cause: std::io::Error,
+    },
     /// The kernel does not take the programs.
     #[error("{}", load_message(doing, missing, cause))]
     Load {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use super::{describe, inside, left_out::LEFT_OUT, programs, root::Root};
 use crate::{
     abi,
-    artifacts::{TRACED, build_release, end_to_end_tests, tests},
+    artifacts::{TRACED, UNIT_FEATURES, build_release, end_to_end_tests, tests},
     run::{root as workspace, show_quoted},
     test::nextest::{Nextest, TRACED_AT_ONCE, untraced_at_once},
 };
@@ -148,6 +148,7 @@ pub fn sets(
         }
     }
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
+        .with(&UNIT_FEATURES)
         .at_once(untraced_at_once())
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])

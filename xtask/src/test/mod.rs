@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::{
     abi,
-    artifacts::{self, Artifacts, ForAllUsers, TRACED},
+    artifacts::{self, Artifacts, ForAllUsers, TRACED, UNIT_FEATURES},
     imports, kernels, rocm,
     run::{cargo, output, root, run},
     setup,
@@ -121,7 +121,8 @@ fn all(report: &mut Report) {
     report.step("formatting", || run(cargo().args(["fmt", "--all", "--check"])));
     report.step("lints", || {
         let warnings = ["--", "-D", "warnings"];
-        run(cargo().args(["clippy", "--workspace", "--all-targets"]).args(warnings))
+        let all = ["--workspace", "--all-targets"];
+        run(cargo().arg("clippy").args(all).args(UNIT_FEATURES).args(warnings))
     });
     let libraries = checks(report);
     report.set(&unit_tests());
@@ -166,7 +167,9 @@ fn checks(report: &mut Report) -> Option<abi::Variable> {
 /// The tests of the packages that need no root, with all checks that are there without optimisation: also in the libraries
 /// that clients use. Those on the ROCm runtime are [`traced`]'s.
 fn unit_tests() -> Nextest {
-    Nextest::new("unit tests", &[], "not test(rocm_)").at_once(untraced_at_once())
+    Nextest::new("unit tests", &[], "not test(rocm_)")
+        .with(&UNIT_FEATURES)
+        .at_once(untraced_at_once())
 }
 
 /// The ring of the shared memory, and a callback that is exchanged with its argument, under every
@@ -184,20 +187,20 @@ fn traced(
     built: &Artifacts,
     libraries: &Option<abi::Variable>,
 ) -> Vec<Nextest> {
-    let logging = report.step("building with a log", artifacts::build_logging);
-    let logging = logging.map(|path| ("ROCTAP_LOGGING_BIN", path));
+    let logging = report.step("BPF programs that log", artifacts::build_logging);
     let set = |label, packages, filter| {
         Nextest::new(label, packages, filter)
             .at_once(TRACED_AT_ONCE)
             .in_environment(built.environment())
-            .in_environment(logging.clone())
+            .in_environment(logging.iter().flatten().cloned())
             .in_environment(libraries.clone())
     };
+    // These were built for the unit tests already.
+    let unoptimised = |label, filter| set(label, &[], filter).with(&UNIT_FEATURES);
     let optimised = |label, filter| set(label, &TRACED, filter).with(&["--release"]);
     vec![
-        // These two were built for the unit tests already.
-        set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("libraries in HIP programs", &[], rocm::LIBRARIES).at_once(untraced_at_once()),
+        unoptimised("plans for ROCm's libraries", "package(roctap) and test(rocm_)"),
+        unoptimised("libraries in HIP programs", rocm::LIBRARIES).at_once(untraced_at_once()),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),
