@@ -1,8 +1,8 @@
 //! How long attaching and detaching take.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use roctap::{
     discover::{Library, Runtime},
     probe::{Attachment, Follow, Programs, Settings},
@@ -15,7 +15,7 @@ use crate::{
     stats::Sample,
     table::Table,
     target::Target,
-    tool::Tool,
+    tool::{DEADLINE, Tool},
 };
 
 /// Times of one set of functions, ms.
@@ -116,9 +116,17 @@ fn whole(
     for _ in 0..rounds {
         let mut command = private.command(&places.roctap)?;
         let options = ["--force", "--api", apis, "--gpu", gpu, "-p", &pid.to_string(), "-o"];
-        command.arg("record").args(options);
+        command.arg("-v").arg("record").args(options);
+        let began = Instant::now();
         let tool = Tool::start(command.arg(private.path("trace")))?;
-        times.attach.push(tool.started_in.as_secs_f64() * 1e3);
+        // A thread of roctap's puts it in, while the others record calls already.
+        while gpu == "inject" && !private.complaints().contains("the shim answered") {
+            if began.elapsed() > DEADLINE {
+                bail!("the shim is not put in: {}", private.complaints());
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        times.attach.push(ms(began));
         times.detach.push(tool.stop()?.as_secs_f64() * 1e3);
         let trace = roctap::trace::Trace::open(&private.path("trace"))?;
         let tables = trace.tables().tables;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time that a tracer may take to start or to end.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 /// The system calls by which the tracers wait for events, x86-64: `futex`, `epoll_wait` and
 /// `epoll_pwait`.
 const WAITS: [&str; 3] = ["202", "232", "281"];
