@@ -1,8 +1,8 @@
 //! How long attaching and detaching take.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use roctap::{
     discover::{Library, Runtime},
     probe::{Attachment, Follow, Programs, Settings},
@@ -15,7 +15,7 @@ use crate::{
     stats::Sample,
     table::Table,
     target::Target,
-    tool::{DEADLINE, Tool},
+    tool::Tool,
 };
 
 /// Times of one set of functions, ms.
@@ -116,17 +116,11 @@ fn whole(
     for _ in 0..rounds {
         let mut command = private.command(&places.roctap)?;
         let options = ["--force", "--api", apis, "--gpu", gpu, "-p", &pid.to_string(), "-o"];
-        command.arg("-v").arg("record").args(options);
-        let began = Instant::now();
-        let tool = Tool::start(command.arg(private.path("trace")))?;
+        command.arg("-v").arg("record").args(options).arg(private.path("trace"));
         // A thread of roctap's puts it in, while the others record calls already.
-        while gpu == "inject" && !private.complaints().contains("the shim answered") {
-            if began.elapsed() > DEADLINE {
-                bail!("the shim is not put in: {}", private.complaints());
-            }
-            std::thread::sleep(Duration::from_micros(500));
-        }
-        times.attach.push(ms(began));
+        let has_answered = || private.complaints().contains("the shim answered");
+        let tool = Tool::start_until(&mut command, || gpu != "inject" || has_answered())?;
+        times.attach.push(tool.started_in.as_secs_f64() * 1e3);
         times.detach.push(tool.stop()?.as_secs_f64() * 1e3);
         let trace = roctap::trace::Trace::open(&private.path("trace"))?;
         let tables = trace.tables().tables;

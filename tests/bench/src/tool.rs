@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time that a tracer may take to start or to end.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(120);
 /// The system calls by which the tracers wait for events, x86-64: `futex`, `epoll_wait` and
 /// `epoll_pwait`.
 const WAITS: [&str; 3] = ["202", "232", "281"];
@@ -30,6 +30,11 @@ impl Tool {
     /// Starts a tracer and waits until it records. Both tracers' main threads attach everything first
     /// and wait for events then: with links and waiting, they record.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
+        Self::start_until(command, || true)
+    }
+
+    /// The same, and waits until this is so, too.
+    pub fn start_until(command: &mut Command, is_so: impl Fn() -> bool) -> anyhow::Result<Self> {
         let began = Instant::now();
         let child = command
             .stdin(Stdio::null())
@@ -37,7 +42,7 @@ impl Tool {
             .spawn()
             .with_context(|| format!("starting {command:?}"))?;
         let mut tool = Self { child, started_in: Duration::ZERO };
-        while !tool.waits_for_events() {
+        while !(tool.waits_for_events() && is_so()) {
             if let Some(status) = tool.child.try_wait()? {
                 bail!("{command:?} ended with {status}");
             }
