@@ -3,22 +3,19 @@
 //! Functions of this program, one for each class and one that is like the shim's dispatch site, are probed with BPF
 //! programs that do nothing, and called. Nothing is stored, and no other process is touched.
 
-use std::{
-    arch::naked_asm,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{arch::naked_asm, path::Path};
 
 use procfs::process::MMapPath;
 use tracer_common::bpf::Capture;
 
 use crate::{
+    clock,
     plan::{Class, KernelVersion, dispatch_site},
     probe::{Follow, ProbeError, Programs, Settings, Site},
 };
 
-/// The time of each of the fourteen measurements.
-const BUDGET: Duration = Duration::from_millis(80);
+/// CPU time of each of the fourteen measurements.
+const BUDGET_NS: u64 = 80_000_000;
 /// Calls between two looks at the clock.
 const BATCH: u32 = 64;
 
@@ -80,7 +77,7 @@ pub struct Costs {
     pub dispatch_ns: f64,
 }
 
-/// Measures all classes and the dispatch site, in about a second.
+/// Measures all classes and the dispatch site, in about a second of CPU time.
 ///
 /// # Errors
 ///
@@ -131,18 +128,20 @@ fn added_ns(
     Ok(call_ns(function) - plain)
 }
 
-/// The least ns of a call among batches that fill the budget: disturbances only add time.
+/// The least ns of a call among batches that fill the budget: disturbances only add time. It is this thread's CPU time:
+/// on a machine with other work a batch waits for a CPU longer than it runs.
 fn call_ns(function: extern "C" fn()) -> f64 {
-    let began = Instant::now();
-    let mut least = f64::INFINITY;
-    while began.elapsed() < BUDGET {
-        let batch = Instant::now();
+    let began = clock::on_cpu_ns();
+    let (mut least, mut batch) = (u64::MAX, began);
+    while batch - began < BUDGET_NS {
         for _ in 0..BATCH {
             std::hint::black_box(function)();
         }
-        least = least.min(batch.elapsed().as_nanos() as f64 / f64::from(BATCH));
+        let end = clock::on_cpu_ns();
+        least = least.min(end - batch);
+        batch = end;
     }
-    least
+    least as f64 / f64::from(BATCH)
 }
 
 /// The offset in its file of an address of this program.
