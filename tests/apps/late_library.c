@@ -1,9 +1,15 @@
 // Brings its own HIP runtime: `late_library library [threads [rounds]]`. Says "ready", and when it is told to (a line
-// on its standard input) loads the library and has all threads call it at once. Prints how often.
+// on its standard input) loads the library and has all threads call it at once. Prints how often. With MEMORY set it
+// loads a copy that is in memory alone.
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 static int (*allocate)(void**, size_t), (*release)(void*);
 static int rounds;
@@ -19,6 +25,21 @@ static void* work(void* unused) {
   return unused;
 }
 
+// The path of a copy without a name, or NULL.
+static const char* copy_into_memory(const char* path) {
+  static char copied[64];
+  int file = open(path, O_RDONLY), copy = memfd_create("backend", 0);
+  struct stat status;
+  if (file < 0 || copy < 0 || fstat(file, &status)) return NULL;
+  while (status.st_size > 0) {
+    ssize_t sent = sendfile(copy, file, NULL, status.st_size);
+    if (sent <= 0) return NULL;
+    status.st_size -= sent;
+  }
+  snprintf(copied, sizeof copied, "/proc/self/fd/%d", copy);
+  return copied;
+}
+
 int main(int count, char** arguments) {
   if (count < 2) return 2;
   int threads = count > 2 ? atoi(arguments[2]) : 4;
@@ -26,7 +47,8 @@ int main(int count, char** arguments) {
   puts("ready");
   fflush(stdout);
   getchar();
-  void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+  const char* path = getenv("MEMORY") ? copy_into_memory(arguments[1]) : arguments[1];
+  void* library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!library) {
     printf("FAILED %s\n", dlerror());
     return 1;

@@ -33,7 +33,7 @@ use tracer_common::{
 use crate::{
     clock::Patience,
     discover::{self, Image, Subject},
-    foreign,
+    foreign::{self, Map},
     inject::{self, Access, Entry, Handed, Injected, Request},
     plan::{LiveProcess, Located},
     privileges, program,
@@ -121,13 +121,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // From now on only the program of the process is looked at.
     privileges::keep_for_memory();
     let duration = options.duration.map(Duration::from_secs_f64);
-    Stay { process, tool, held, printed: 0 }.until(&program, &stop, duration)
+    ToolSession { process, tool, held, printed: 0 }.until(&program, &stop, duration)
 }
 
 /// The memory that is shared with the process, and the lock on it.
-struct Held(File);
+struct LockedMemory(File);
 
-impl Held {
+impl LockedMemory {
     /// Fills a memory that the process has made.
     fn fill(memory: OwnedFd, tool: &Path) -> anyhow::Result<Self> {
         let path = tool.as_os_str().as_bytes();
@@ -191,7 +191,7 @@ fn name_of(library: &Path) -> anyhow::Result<Option<&'static str>> {
 /// Whether the process has roctap's library of this name already: it was put in before, or the process was started
 /// with it.
 fn has_ours(memory: &LiveProcess, pid: u32, name: &str) -> anyhow::Result<bool> {
-    let is_one = |name: &str| name.contains("librocprofiler-sdk.so").then_some(());
+    let is_one = |map: &Map<'_>| map.file_name().contains("librocprofiler-sdk.so").then_some(());
     let mut has_ours = false;
     for ((), file) in discover::mapped(pid, is_one)? {
         let located = Located::find(memory, &file.file.path());
@@ -220,7 +220,7 @@ fn put_in(
     tool: &Path,
     name: &'static str,
     library: &Path,
-) -> anyhow::Result<Held> {
+) -> anyhow::Result<LockedMemory> {
     let pid = process.pid();
     if let Some(why) = inject::held_now(process) {
         bail!("process {pid}: {why}");
@@ -251,7 +251,7 @@ fn put_in(
         false => Entry::Library { bytes: &bytes, name, function },
     };
     let request = Request { process, memory, entry, attach };
-    let prepare = |Handed { memory, .. }: Handed| Held::fill(memory, tool);
+    let prepare = |Handed { memory, .. }: Handed| LockedMemory::fill(memory, tool);
     let Injected { prepared, status, stopped, took, .. } =
         inject::inject(&request, prepare).with_context(|| format!("process {pid}"))?;
     tracing::info!(
@@ -291,15 +291,15 @@ impl Waits {
 }
 
 /// The stay of the tool in the process.
-struct Stay {
+struct ToolSession {
     process: Subject,
     tool: PathBuf,
-    held: Held,
+    held: LockedMemory,
     /// How many bytes of the library's messages have been printed.
     printed: usize,
 }
 
-impl Stay {
+impl ToolSession {
     /// Waits until the tool has been finalized: when the user asks for that, or the time is over.
     fn until(
         mut self,

@@ -7,7 +7,7 @@ use std::{
     ffi::OsString,
     fs,
     io::Write as _,
-    process::Stdio,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -136,6 +136,20 @@ fn root_limits_of_the_cgroup_are_kept() {
     expect_no_holes(&trace, &scene.true_dispatches());
     finish_quietly(target);
     drop(memory);
+}
+
+/// The kernel does not let a thread with a deadline make another one: another thread is stopped for that.
+#[test]
+fn root_a_thread_with_a_deadline() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let pid = target.pid().to_string();
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--deadline", "--sched-runtime=20000000", "--sched-deadline=50000000"]);
+    run(chrt.args(["--sched-period=50000000", "--pid", "0", &pid])).expect(0);
+    let trace = record(&scene, target.pid(), &["--gpu", "inject"], 50);
+    expect_no_holes(&trace, &scene.true_dispatches());
+    finish_quietly(target);
 }
 
 /// The thread-local variables of its libraries are larger than our threads' stacks.

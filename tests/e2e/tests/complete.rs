@@ -191,25 +191,35 @@ fn root_a_program_that_a_thread_executes() {
     }
 }
 
-/// A HIP runtime with a name and a place of its own, as programs bring it along.
-fn own_runtime(scene: &Scene) -> PathBuf {
+/// A HIP runtime in a file of this name, as programs bring it along.
+fn own_runtime(scene: &Scene, name: &str) -> PathBuf {
     let linked = run(scene.command("ldd").arg(app("basic"))).expect(0).stdout;
     let line = linked.lines().find(|line| line.trim_start().starts_with("libamdhip64.so."));
     let (_, found) = line.and_then(|line| line.split_once(" => ")).expect("it uses HIP");
     let installed = found.split(' ').next().expect("a path");
-    let own = scene.path("site-packages/libamdhip64-5d1c0e2f.so.5");
+    let own = scene.path("site-packages").join(name);
     fs::create_dir_all(own.parent().expect("a directory")).expect("mkdir");
     fs::copy(installed, &own).expect("copied");
     own
 }
 
+/// The name of a wheel's.
+const HASHED: &str = "libamdhip64-5d1c0e2f.so.5";
+
 /// What a program loads while it is recorded has its probes before it can be called, in any directory and under
-/// any name: the thread that loads it waits in the dynamic linker for as long as the test likes.
+/// any name, or none: the thread that loads it waits in the dynamic linker for as long as the test likes.
 #[test]
 fn root_a_library_that_comes_late() {
+    for (name, in_memory) in [(HASHED, false), ("gpu_backend.bin", false), (HASHED, true)] {
+        library_comes_late(name, in_memory);
+    }
+}
+
+fn library_comes_late(name: &str, in_memory: bool) {
     let scene = Scene::default();
     let mut program = scene.command(app("late_library"));
-    program.arg(own_runtime(&scene)).env("LD_AUDIT", app("liblate_audit.so")).stdin(Stdio::piped());
+    program.arg(own_runtime(&scene, name)).env("LD_AUDIT", app("liblate_audit.so"));
+    program.stdin(Stdio::piped()).envs(in_memory.then_some(("MEMORY", "1")));
     let mut running = Running::start(&mut program);
     let pid = running.pid().to_string();
     let recording = scene.record(&["-p", &pid, "--gpu=off"]).spawn().expect("start");
@@ -228,10 +238,30 @@ fn root_a_library_that_comes_late() {
 #[test]
 fn root_a_library_that_comes_at_once() {
     let scene = Scene::default();
-    let library = own_runtime(&scene).display().to_string();
+    let library = own_runtime(&scene, HASHED).display().to_string();
     let ran = scene.record_app(&[], "late_library", &[&library, "8"]).expect(0);
     let trace = scene.trace();
     if !ran.stderr.contains("earlier calls are not in the trace") {
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+    }
+}
+
+/// With the shim each call is recorded once, too, by a probe or, from ROCm 6 on, through HIP's tables.
+#[test]
+fn root_a_runtime_in_a_file_of_another_name() {
+    let scene = Scene::default();
+    let library = own_runtime(&scene, "gpu_backend.bin");
+    let mut program = scene.command(app("late_library"));
+    let mut running = Running::start(program.arg(library).stdin(Stdio::piped()));
+    let pid = running.pid().to_string();
+    let recording = scene.record(&["-p", &pid]).spawn().expect("start");
+    scene.wait_for_trace("it is attached to", |trace| !trace.tables().processes.is_empty());
+    running.child.stdin.take().expect("piped").write_all(b"\n").expect("written");
+    let ran = running.ended().expect(0);
+    let recorded = interrupt(recording).expect(0);
+    let trace = scene.trace();
+    if !recorded.stderr.contains("earlier calls are not in the trace") {
         trace.expect_complete();
         trace.expect_counts(&ran);
     }

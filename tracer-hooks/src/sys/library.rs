@@ -75,8 +75,33 @@ impl Extent {
     }
 }
 
-/// The extent of the one library whose file's name begins like this, and goes on with a version (`.so.6`) or with what
-/// makes it unique (`-0a1b2c3d.so.6`); none if none is loaded, or several are.
+/// The library's own name (`DT_SONAME`), with what follows it in its table of names; none if it has none.
+///
+/// # Safety
+///
+/// A library with these program headers is loaded at `address`, and stays while the name is used.
+unsafe fn soname<'l>(address: usize, headers: &[libc::Elf64_Phdr]) -> Option<&'l [u8]> {
+    let extent = Extent::of(address, headers)?;
+    let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
+    let at = address.wrapping_add(dynamic.p_vaddr as usize);
+    // SAFETY: the section is a part of the library.
+    let entries = unsafe {
+        let count = dynamic.p_memsz as usize / size_of::<Dynamic>();
+        core::slice::from_raw_parts(at as *const Dynamic, count)
+    };
+    let entries = entries.split(|entry| entry.tag == DT_NULL).next()?;
+    let value = |tag| entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.value);
+    let (names, size, offset) = (value(DT_STRTAB)?, value(DT_STRSZ)?, value(DT_SONAME)?);
+    // The dynamic linker adds the library's address where it can write.
+    let names = if names < extent.begin { names.wrapping_add(address) } else { names };
+    let is_inside = names >= extent.begin && names.checked_add(size)? <= extent.end;
+    // SAFETY: the table is a part of the library.
+    let names = is_inside.then(|| unsafe { core::slice::from_raw_parts(names as *const u8, size) });
+    names?.get(offset..)
+}
+
+/// The extent of the one library whose name begins like this, and goes on with a version (`.so.6`) or with what makes it
+/// unique (`-0a1b2c3d.so.6`); none if none is loaded, or several are. The name is that of its file or its own.
 pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
     struct Found<'a> {
         beginning: &'a [u8],
@@ -101,9 +126,14 @@ pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
             (CStr::from_ptr(info.dlpi_name).to_bytes(), headers)
         };
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let rest = name.strip_prefix(found.beginning).unwrap_or_default();
-        if matches!(rest.first(), Some(b'.' | b'-')) {
+        let file = path.rsplit(|&byte| byte == b'/').next();
+        // SAFETY: as above.
+        let own = || unsafe { soname(info.dlpi_addr as usize, headers) };
+        let is_it = |name: &[u8]| {
+            let rest = name.strip_prefix(found.beginning).unwrap_or_default();
+            matches!(rest.first(), Some(b'.' | b'-'))
+        };
+        if file.is_some_and(is_it) || own().is_some_and(is_it) {
             found.extent = Extent::of(info.dlpi_addr as usize, headers);
             found.count += 1;
         }
@@ -158,6 +188,19 @@ impl Drop for Library {
     }
 }
 
+/// An entry of a library's dynamic section: `Elf64_Dyn`.
+#[repr(C)]
+struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+/// Of `elf.h`.
+const DT_NULL: usize = 0;
+const DT_STRTAB: usize = 5;
+const DT_STRSZ: usize = 10;
+const DT_SONAME: usize = 14;
+
 /// Of `dlfcn.h`.
 const RTLD_DL_LINKMAP: core::ffi::c_int = 2;
 
@@ -176,6 +219,24 @@ mod tests {
     fn a_library_whose_name_goes_on_otherwise_is_another() {
         assert!(the_only_library(b"libgcc_s").is_some());
         assert!(the_only_library(b"libgcc").is_none());
+    }
+
+    #[test]
+    fn a_library_is_known_by_its_own_name() {
+        // SAFETY: takes an address, and fills in what it is given.
+        let libc = unsafe {
+            let mut info: libc::Dl_info = core::mem::zeroed();
+            assert_ne!(libc::dladdr(libc::getpid as *const c_void, &raw mut info), 0);
+            CStr::from_ptr(info.dli_fname).to_str().unwrap()
+        };
+        let copy = std::env::temp_dir().join(format!("roctap-renamed-{}", std::process::id()));
+        std::fs::copy(libc.replace("libc.so.6", "libresolv.so.2"), &copy).unwrap();
+        let path = std::ffi::CString::new(copy.to_str().unwrap()).unwrap();
+        assert!(the_only_library(b"libresolv").is_none());
+        // SAFETY: a library of the C library's own.
+        assert!(!unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) }.is_null());
+        std::fs::remove_file(copy).unwrap();
+        assert!(the_only_library(b"libresolv").is_some());
     }
 
     #[test]

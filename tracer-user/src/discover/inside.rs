@@ -38,11 +38,9 @@ pub struct Inside {
 pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
     let process = process(pid)?;
     let maps = Maps::of(pid).map_err(|e| DiscoverError::proc(pid, "maps", e.into()))?;
-    let is_runtime =
-        |name: &std::ffi::OsStr| Runtime::of_file_name(&name.to_string_lossy()).is_some();
     let code: Vec<Range<u64>> = maps
         .iter()
-        .filter(|map| map.executable && map.file_name().is_some_and(is_runtime))
+        .filter(|map| map.executable && Runtime::of_mapping(pid, map).is_some())
         .map(|map| map.range)
         .take(MAX_PIECES)
         .collect();

@@ -10,6 +10,7 @@ mod inside;
 mod loader;
 mod planned;
 mod predict;
+mod soname;
 mod subject;
 
 pub use elf::{ElfError, Function, Image, fuzz_elf};
@@ -93,6 +94,16 @@ impl Runtime {
             rests.any(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
         };
         Self::ALL.into_iter().find(is_of)
+    }
+
+    /// The runtime whose library process `pid` maps there: by the file's name, else by the library's own. A file can have
+    /// any name: one that is packed into an archive, is copied to a temporary file, or is in memory alone.
+    pub(crate) fn of_mapping(pid: u32, map: &Map<'_>) -> Option<Self> {
+        Self::of_file_name(&map.file_name()).or_else(|| {
+            let open = || File::mapped(pid, map).map(|found| found.file);
+            let soname = map.executable.then(|| soname::of(map, open)).flatten()?;
+            Self::of_file_name(&soname)
+        })
     }
 
     /// Whether an exported symbol belongs to the API.
@@ -262,7 +273,7 @@ pub(crate) fn arguments(pid: u32) -> io::Result<Vec<String>> {
 ///
 /// When the process does not exist or its maps cannot be read.
 pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
-    let found = mapped(pid, Runtime::of_file_name)?;
+    let found = mapped(pid, |map| Runtime::of_mapping(pid, map))?;
     let library = |(runtime, File { path, file })| Library {
         runtime,
         path,
@@ -294,7 +305,7 @@ pub fn mapped_pages(pid: u32) -> Result<u64, DiscoverError> {
 /// As of [`libraries`].
 pub fn shims(pid: u32) -> Result<Vec<PlannedFile>, DiscoverError> {
     // An injected shim is "memfd:libroctap_shim.so (deleted)".
-    let found = mapped(pid, |name| name.contains(SHIM_FILE_NAME).then_some(()))?;
+    let found = mapped(pid, |map| map.file_name().contains(SHIM_FILE_NAME).then_some(()))?;
     Ok(found.into_iter().map(|((), File { file, .. })| file).collect())
 }
 
@@ -324,21 +335,21 @@ impl File {
     }
 }
 
-/// The files that process `pid` maps and whose names `wanted` accepts, each once.
+/// The files that process `pid` maps and that `wanted` accepts, each once.
 pub(crate) fn mapped<T>(
     pid: u32,
-    wanted: impl Fn(&str) -> Option<T>,
+    wanted: impl Fn(&Map<'_>) -> Option<T>,
 ) -> Result<Vec<(T, File)>, DiscoverError> {
     let maps = Maps::of(pid).map_err(|e| DiscoverError::proc(pid, "maps", e.into()))?;
     let (mut found, mut unopened) = (BTreeMap::new(), BTreeMap::new());
     for map in maps.iter() {
-        let name = map.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
-        let Some(wanted) = wanted(&name) else { continue };
+        let Some(wanted) = wanted(&map) else { continue };
         let key = (map.device, map.inode);
         if found.contains_key(&key) {
             continue;
         }
         if found.len() >= MAX_FILES {
+            let name = map.file_name();
             tracing::info!("process {pid}: more than {MAX_FILES} files like {name} are mapped");
             break;
         }

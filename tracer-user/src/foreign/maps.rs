@@ -1,6 +1,7 @@
 //! The mappings of a process: `/proc/PID/maps`.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     io,
     ops::Range,
@@ -85,9 +86,10 @@ impl Map<'_> {
         Some(OsStr::from_bytes(plain).into())
     }
 
-    /// Its file's name.
-    pub fn file_name(&self) -> Option<&OsStr> {
-        self.path?.file_name()
+    /// Its file's name, empty for other memory.
+    pub fn file_name(&self) -> Cow<'_, str> {
+        let name = self.path.and_then(Path::file_name);
+        name.map(OsStr::to_string_lossy).unwrap_or_default()
     }
 }
 

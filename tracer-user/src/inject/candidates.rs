@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use procfs::{FromRead as _, process::Stat};
+
 use super::bootstrap::SIGNALS;
 use crate::{discover::innermost_id, foreign};
 
@@ -74,7 +76,7 @@ fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
     threads(pid).into_iter().take(MAX_THREADS).filter_map(move |tid| {
         let status = of_thread(pid, tid, "status")?;
         let (inside, state) = of_status(&status)?;
-        let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
+        let usable = matches!(state, 'R' | 'S') && !is_ours(&status) && may_clone(pid, tid);
         let call = of_thread(pid, tid, "syscall")?;
         let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
         let rank = (is_confined(&status), disturbance);
@@ -123,6 +125,16 @@ fn is_ours(status: &str) -> bool {
     let kept = |signals: u64| signals & !(1 << 8 | 1 << 18);
     let blocked = blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok());
     blocked.is_some_and(|mask| mask == kept(SIGNALS) || mask == kept(!0))
+}
+
+/// Whether the kernel lets a thread make others: one with a deadline (SCHED_DEADLINE, sched(7)) cannot.
+fn may_clone(pid: u32, tid: u32) -> bool {
+    const DEADLINE: u32 = 6;
+    let policy = of_thread(pid, tid, "stat").and_then(|stat| {
+        let stat = Stat::from_read(stat.as_bytes());
+        stat.ok()?.policy
+    });
+    policy != Some(DEADLINE)
 }
 
 /// Whether the thread has seccomp filters.

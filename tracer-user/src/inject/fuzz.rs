@@ -47,8 +47,7 @@ pub fn fuzz_process_texts(bytes: &[u8]) {
     let maps = Maps::from_text(bytes);
     for map in maps.iter() {
         assert!(map.range.start < map.range.end);
-        let name = map.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let _ = Runtime::of_file_name(&name);
+        let _ = Runtime::of_file_name(&map.file_name());
         assert!(map.plain_path().is_none_or(|path| path.is_absolute() && path != Path::new("")));
     }
     let text = foreign::lossy(bytes);

@@ -35,7 +35,7 @@ pub struct Libc {
 impl Libc {
     /// Recognises the C library. An unknown one is refused, not guessed.
     pub fn find(pid: u32, process: &LiveProcess) -> Result<Self, Refused> {
-        let files = discover::mapped(pid, part_of_libc)?;
+        let files = discover::mapped(pid, |map| part_of_libc(&map.file_name()))?;
         let open = |wanted: Part| {
             let file = files.iter().find(|(part, _)| *part == wanted).map(|(_, file)| file)?;
             Some((file.path.clone(), file.file.path()))
