@@ -342,7 +342,7 @@ wire! {
         pub phase: u32,
         /// One of [`follow`].
         pub follow: u32,
-        /// 1 where cookies tell the file alone, and the function is found by the probe's [`Place`].
+        /// 1 where cookies tell the file alone, and the function is found by the probe's [`ProbePlace`].
         pub by_place: u32,
         /// Zero.
         pub reserved: u32,
@@ -383,7 +383,7 @@ pub const MAX_CAPTURES: usize = 16384;
 
 wire! {
     /// The place of a probe: a key of the table of places.
-    pub struct Place {
+    pub struct ProbePlace {
         /// As [`Cookie::index`].
         pub file: u64,
         /// Offset in the file of the probed instruction.
@@ -399,7 +399,7 @@ const _: () = {
     assert!(size_of::<OpenCall>() == 144);
     assert!(size_of::<ThreadState>() == 40 + MAX_ELSEWHERE * 32 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 120);
-    assert!(size_of::<Place>() == 16);
+    assert!(size_of::<ProbePlace>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<MarkRecord>() == 128 + MESSAGE_BYTES);
     assert!(size_of::<LinkRecord>() == 40);

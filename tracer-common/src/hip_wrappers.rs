@@ -49,7 +49,7 @@ pub struct Getter {
 impl Getter {
     /// The getter whose code this is; none if it is another function.
     pub fn of(code: &Code) -> Option<Self> {
-        let mut rest = Rest { code, at: 0 };
+        let mut rest = CodeReader { code, at: 0 };
         rest.skip(&[0xf3, 0x0f, 0x1e, 0xfa]);
         let made = match rest.take()? {
             // movzbl MADE(%rip),%eax; mov MADE(%rip),%al
@@ -82,12 +82,12 @@ impl Getter {
 }
 
 /// Code that is being read.
-struct Rest<'a> {
+struct CodeReader<'a> {
     code: &'a Code,
     at: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> CodeReader<'a> {
     fn take(&self) -> Option<&'a [u8]> {
         self.code.bytes.get(self.at..)
     }

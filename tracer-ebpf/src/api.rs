@@ -20,7 +20,7 @@ use tracer_common::{
 };
 
 use crate::{
-    maps::{self, Told, Wake},
+    maps::{self, ShimInfo, Wake},
     records::{emit_mark, has_message, header, now, submit, wake},
     stacks, threads,
 };
@@ -120,7 +120,7 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
 
 /// The words that the shim of the process told; none where there is no shim.
 #[inline(always)]
-fn told(pid_tgid: u64) -> Option<&'static Told> {
+fn told(pid_tgid: u64) -> Option<&'static ShimInfo> {
     // SAFETY: map values are live; each word is written once, before the calls that it is for.
     unsafe { maps::SHIMS.get((pid_tgid >> 32) as u32) }
 }
@@ -128,7 +128,7 @@ fn told(pid_tgid: u64) -> Option<&'static Told> {
 /// Whether the shim makes the call: the function is one that it calls for itself, and the return
 /// address is in its code.
 #[inline(always)]
-fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&Told>) -> bool {
+fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&ShimInfo>) -> bool {
     let (1.., Some(told)) = (capture.shim_calls, told) else { return false };
     // SAFETY: the helper checks the address.
     let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
@@ -136,7 +136,7 @@ fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&Told>) -> bool {
 }
 
 #[inline(always)]
-fn is_in_shim(told: &Told, address: u64) -> bool {
+fn is_in_shim(told: &ShimInfo, address: u64) -> bool {
     told.code[0] <= address && address < told.code[1]
 }
 
@@ -148,13 +148,13 @@ fn records_what_it_calls(capture: Capture) -> bool {
 
 /// Whether the shim records the call itself.
 #[inline(always)]
-fn by_shim(capture: Capture, told: Option<&Told>) -> bool {
+fn by_shim(capture: Capture, told: Option<&ShimInfo>) -> bool {
     told.is_some_and(|told| u64::from(capture.by_shim) & told.tables != 0)
 }
 
 /// The words that the shim told, if they matter for calls of a function.
 #[inline(always)]
-fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static Told> {
+fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static ShimInfo> {
     if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
@@ -458,9 +458,9 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
 fn tell(regs: &pt_regs, pid_tgid: u64) {
     let old = told(pid_tgid);
     let told = if regs.rdi == SITE_OWN_CODE {
-        Told { code: [regs.rsi, regs.rdx], tables: old.map_or(0, |old| old.tables) }
+        ShimInfo { code: [regs.rsi, regs.rdx], tables: old.map_or(0, |old| old.tables) }
     } else {
-        Told { code: old.map_or([0; 2], |old| old.code), tables: regs.rsi }
+        ShimInfo { code: old.map_or([0; 2], |old| old.code), tables: regs.rsi }
     };
     let _ = maps::SHIMS.insert((pid_tgid >> 32) as u32, told, 0);
 }

@@ -10,7 +10,7 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     maps,
-    records::{Memory, emit_life, submit},
+    records::{MemoryOwner, emit_life, submit},
     threads::{self, forget_thread},
 };
 
@@ -49,9 +49,10 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         // SAFETY: map values are live.
         if let Some(told) = parents.map(|told| unsafe { *told }) {
             // Its parent's shim is in the child as well, and records nothing there.
-            let _ = maps::SHIMS.insert(child_pid, maps::Told { tables: 0, ..told }, 0);
+            let _ = maps::SHIMS.insert(child_pid, maps::ShimInfo { tables: 0, ..told }, 0);
         }
-        let memory = if clone_flags & CLONE_VM != 0 { Memory::Shared } else { Memory::Own };
+        let memory =
+            if clone_flags & CLONE_VM != 0 { MemoryOwner::Shared } else { MemoryOwner::Own };
         emit_life(kind::FORK, pid_tgid, child_pid, memory);
     }
     0
@@ -75,7 +76,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
         let _ = maps::PROCESSES.insert(pid, 0, u64::from(BPF_EXIST));
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
-        emit_life(kind::EXEC, pid_tgid, old_tid as u32, Memory::Own);
+        emit_life(kind::EXEC, pid_tgid, old_tid as u32, MemoryOwner::Own);
     }
     0
 }
@@ -88,7 +89,7 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     let pid = (pid_tgid >> 32) as u32;
     if pid == pid_tgid as u32 && maps::PROCESSES.get_ptr(pid).is_some() && others_go_on() {
-        emit_life(kind::FIRST_THREAD, pid_tgid, 0, Memory::Own);
+        emit_life(kind::FIRST_THREAD, pid_tgid, 0, MemoryOwner::Own);
     }
     let Some(thread) = threads::known_thread(pid_tgid as u32) else { return 0 };
     let mut at = 0;

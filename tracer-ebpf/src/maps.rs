@@ -11,7 +11,7 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
-use tracer_common::bpf::{Capture, Config, MAX_CAPTURES, Place, PlaceOffsets};
+use tracer_common::bpf::{Capture, Config, MAX_CAPTURES, PlaceOffsets, ProbePlace};
 use tracer_common::loss::BpfLoss;
 
 /// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
@@ -34,7 +34,7 @@ pub fn has_stack_of_thread(pid_tgid: u64) -> bool {
 /// The words that the shim of a process told.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Told {
+pub struct ShimInfo {
     /// The begin and the end of its code.
     pub code: [u64; 2],
     /// The tables whose calls it records: [`tracer_common::slots::tables`].
@@ -43,7 +43,7 @@ pub struct Told {
 
 /// The words that the shims told, by process.
 #[btf_map]
-pub static SHIMS: HashMap<u32, Told, 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+pub static SHIMS: HashMap<u32, ShimInfo, 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
 /// A queue of a process.
 #[derive(Clone, Copy)]
@@ -87,7 +87,8 @@ static CAPTURES: Array<u64, MAX_CAPTURES> = Array::new();
 
 /// The same captures, by the place of the function's probe.
 #[btf_map]
-static PLACES: HashMap<Place, u64, MAX_CAPTURES, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+static PLACES: HashMap<ProbePlace, u64, MAX_CAPTURES, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
 
 /// The configuration, which user space sets before the programs are attached.
 #[btf_map]
@@ -106,7 +107,7 @@ pub fn capture(index: u32) -> Option<Capture> {
     let word = if config.by_place == 0 {
         CAPTURES.get(index)
     } else {
-        let place = place(&config.place).map(|offset| Place { file: index.into(), offset });
+        let place = place(&config.place).map(|offset| ProbePlace { file: index.into(), offset });
         // SAFETY: map values are live; they are written before the place is probed.
         place.and_then(|place| unsafe { PLACES.get(place) })
     };

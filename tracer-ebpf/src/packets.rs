@@ -104,7 +104,8 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
 #[inline(always)]
 fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
     let (pid, last, sp) = (pid_tgid >> 32, regs.rsi, regs.rsp);
-    let Before { sent, unannounced, flags } = announced(QueueKey { queue: address, pid }, last);
+    let EarlierPackets { sent, unannounced, flags } =
+        announced(QueueKey { queue: address, pid }, last);
     if sent > 0 {
         send_before(address, queue, last, sent, pid_tgid);
     }
@@ -141,7 +142,7 @@ fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
 }
 
 /// The packets before one that no doorbell has announced.
-struct Before {
+struct EarlierPackets {
     /// The number of packets that are sent.
     sent: u64,
     /// The number of packets that are not sent.
@@ -152,7 +153,7 @@ struct Before {
 
 /// The packets before packet `last` that no doorbell has announced; remembers that they and `last` are announced now.
 #[inline(always)]
-fn announced(key: QueueKey, last: u64) -> Before {
+fn announced(key: QueueKey, last: u64) -> EarlierPackets {
     let known = maps::QUEUES.get_ptr_mut(&key).or_else(|| {
         // Of two threads that ring at once one is the first.
         let inserted = maps::QUEUES.insert(&key, &(last + 1), u64::from(BPF_NOEXIST));
@@ -162,18 +163,18 @@ fn announced(key: QueueKey, last: u64) -> Before {
     let Some(next) = known else {
         // Of a new queue all packets are sent; of others the earlier packets were there before we looked.
         let sent = if last < MAX_PACKETS { last } else { 0 };
-        return Before { sent, unannounced: last - sent, flags: flag::FIRST };
+        return EarlierPackets { sent, unannounced: last - sent, flags: flag::FIRST };
     };
     // SAFETY: map values stay live while the program runs.
     let before = last.wrapping_sub(unsafe { *next });
     // A doorbell of an earlier packet than another thread's, or of another queue at the address.
     if before > u64::MAX / 2 {
-        return Before { sent: 0, unannounced: 0, flags: 0 };
+        return EarlierPackets { sent: 0, unannounced: 0, flags: 0 };
     }
     // SAFETY: as above.
     unsafe { *next = last + 1 };
     let sent = before.min(MAX_PACKETS - 1);
-    Before { sent, unannounced: before - sent, flags: 0 }
+    EarlierPackets { sent, unannounced: before - sent, flags: 0 }
 }
 
 /// Sends `count` packets before `last`: two pieces where the queue's end is between them.

@@ -74,7 +74,7 @@ pub fn emit_mark(call: &ApiRecord) {
 
 /// The owner of a child's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryOwner {
     /// Its own.
     Own,
     /// Its parent's.
@@ -83,12 +83,12 @@ pub enum Memory {
 
 /// Records something in the life of a process.
 #[inline(always)]
-pub fn emit_life(kind: u16, pid_tgid: u64, other_id: u32, memory: Memory) {
+pub fn emit_life(kind: u16, pid_tgid: u64, other_id: u32, memory: MemoryOwner) {
     let record = ProcessRecord {
         header: header(kind, 0, 0, pid_tgid),
         time_ns: now(),
         other_id,
-        shares_memory: u32::from(memory == Memory::Shared),
+        shares_memory: u32::from(memory == MemoryOwner::Shared),
     };
     maps::emit(&record, BpfLoss::LIFE_RING_FULL, Wake::Now);
 }

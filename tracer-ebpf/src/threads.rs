@@ -41,7 +41,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
         return Some(far);
     }
     if claim(near, tid) {
-        records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
+        records::emit_life(kind::CALLER, pid_tgid, 0, records::MemoryOwner::Own);
         return Some(near);
     }
     let empty = EMPTY_THREAD.get(0)?;
@@ -50,7 +50,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
         maps::lost(BpfLoss::THREAD_TABLE_FULL);
         return None;
     }
-    records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
+    records::emit_life(kind::CALLER, pid_tgid, 0, records::MemoryOwner::Own);
     let far = far(tid)?;
     far.tid = tid;
     Some(far)

@@ -14,11 +14,11 @@ use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::recording;
 use crate::runtime::Tables;
-use crate::sink::{AtFork, Enqueuer, Remains, Sink, Wish};
+use crate::sink::{AtFork, Demand, Enqueuer, Remains, Sink};
 use crate::state::STATE;
 
 #[derive(Default)]
-pub struct Told {
+pub struct Recorded {
     /// Sequence number by queue and packet.
     pub packets: BTreeMap<(u64, u64), u64>,
     pub copies: BTreeMap<u64, Copy>,
@@ -38,7 +38,7 @@ pub struct Told {
 pub type OnDispatch = Box<dyn Fn(&Dispatch) + Send + Sync>;
 
 pub struct Recorder {
-    told: Mutex<Told>,
+    told: Mutex<Recorded>,
     pub on: AtomicBool,
     /// When it is not on, it will not be before something is installed again.
     pub attached: AtomicBool,
@@ -92,7 +92,7 @@ impl Recorder {
         assert!(self.on_dispatch.set(Box::new(call)).is_ok());
     }
 
-    pub fn told(&self) -> MutexGuard<'_, Told> {
+    pub fn told(&self) -> MutexGuard<'_, Recorded> {
         self.told.lock().expect("whole")
     }
 
@@ -106,11 +106,11 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn wanted(&self, _: u64) -> Wish {
+    fn wanted(&self, _: u64) -> Demand {
         match self.on.load(Ordering::Acquire) {
-            true => Wish::Record,
-            false if self.attached.load(Ordering::Acquire) => Wish::Nothing,
-            false => Wish::Later,
+            true => Demand::Record,
+            false if self.attached.load(Ordering::Acquire) => Demand::Nothing,
+            false => Demand::Later,
         }
     }
     fn let_go(&self, remains: Remains) -> bool {

@@ -14,7 +14,7 @@ use crate::queue::{Queue, Stage};
 use crate::recording::{SWITCH, SWITCH_WAIT_NS, flush, release_queues};
 use crate::runtime::{Hold, RUNTIME};
 use crate::state::STATE;
-use crate::track::Look;
+use crate::track::HarvestExtent;
 use crate::{agents, sys};
 
 /// Longest that a closing runtime waits for the worker, and then for operations in flight.
@@ -57,9 +57,9 @@ pub fn without_lock(call: impl FnOnce()) {
 }
 
 /// A thread that is about to shut the runtime down.
-struct Leaving;
+struct Shutdown;
 
-impl Leaving {
+impl Shutdown {
     fn begin() -> Self {
         // Pairs with the load in `without_lock`: one of the two sees the other.
         LEAVING.fetch_add(1, Ordering::SeqCst);
@@ -82,7 +82,7 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for Shutdown {
     fn drop(&mut self) {
         // Pairs with the load in `without_lock`: the runtime was shut down before.
         LEAVING.fetch_sub(1, Ordering::SeqCst);
@@ -114,7 +114,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
         });
         return shut_down();
     }
-    let leaving = Leaving::begin();
+    let leaving = Shutdown::begin();
     // A thread that was cancelled in the runtime would never give the lock back.
     let uncancelled = sys::Uncancelled::begin();
     let mut work = None;
@@ -144,7 +144,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
 fn make_ready(work: &mut Guard<'_, Work>) {
     let Some(&sink) = STATE.sink.get() else { return };
     if sink.can_complete(sys::now_ns()) {
-        work.round(&STATE, Look::Full);
+        work.round(&STATE, HarvestExtent::Full);
     }
     let is_done = |queue: &Queue| queue.is(Stage::Free) || exits() && queue.track.pending() == 0;
     if STATE.registry.objects().all(is_done) {
@@ -209,7 +209,7 @@ pub fn close() {
     if !STATE.phase.get().relays() {
         return;
     }
-    let leaving = Leaving::begin();
+    let leaving = Shutdown::begin();
     {
         // Given back before the lock of the work is taken: the worker may hold that one and wait for this.
         let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
@@ -225,7 +225,7 @@ pub fn close() {
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;
     loop {
-        let round = work.round(&STATE, Look::Full);
+        let round = work.round(&STATE, HarvestExtent::Full);
         let now = sys::now_ns();
         if !round.pending || now > deadline {
             break;

@@ -56,7 +56,7 @@ pub static PLACE: AtomicUsize = AtomicUsize::new(0);
 
 /// Functions of the runtime in which a thread can be stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum In {
+pub enum StopPoint {
     /// A doorbell was rung.
     Ring,
     /// A signal is to be created.
@@ -73,10 +73,10 @@ pub enum In {
     Patch,
 }
 
-/// A thread that stops in [`In`], and goes on when it is told to.
+/// A thread that stops in [`StopPoint`], and goes on when it is told to.
 #[derive(Debug)]
 pub struct Stop {
-    place: In,
+    place: StopPoint,
     /// Where it stops next.
     next: Option<&'static Stop>,
     stopped: AtomicBool,
@@ -95,13 +95,13 @@ pub fn converted_here() -> u64 {
 
 impl Stop {
     /// One that has not come there yet.
-    pub fn new(place: In) -> &'static Self {
+    pub fn new(place: StopPoint) -> &'static Self {
         let (stopped, goes_on) = (AtomicBool::new(false), AtomicBool::new(false));
         forever(Self { place, next: None, stopped, goes_on })
     }
 
     /// One that passes `place` once before it stops at `next`.
-    pub fn after(place: In, next: &'static Self) -> &'static Self {
+    pub fn after(place: StopPoint, next: &'static Self) -> &'static Self {
         let (stopped, goes_on) = (AtomicBool::new(false), AtomicBool::new(true));
         forever(Self { place, next: Some(next), stopped, goes_on })
     }
@@ -129,7 +129,7 @@ impl Stop {
         }
     }
 
-    fn at(place: In) {
+    fn at(place: StopPoint) {
         if let Some(stop) = STOP.get().filter(|stop| stop.place == place) {
             STOP.set(stop.next);
             stop.wait();
@@ -189,7 +189,7 @@ unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
     if crate::view::is_doorbell(signal) {
         // Hardware sees every write; of producers that ring out of order the largest counts.
         signal.value.fetch_max(value, Ordering::AcqRel);
-        Stop::at(In::Ring);
+        Stop::at(StopPoint::Ring);
     } else {
         signal.value.store(value, Ordering::Release);
     }
@@ -249,11 +249,12 @@ unsafe extern "C-unwind" fn create(
     attributes: u64,
     out: *mut u64,
 ) -> Status {
-    if DRY.load(Ordering::Acquire) && STOP.get().is_none_or(|stop| stop.place != In::Create) {
+    if DRY.load(Ordering::Acquire) && STOP.get().is_none_or(|stop| stop.place != StopPoint::Create)
+    {
         return abi::ERROR;
     }
     entered();
-    Stop::at(In::Create);
+    Stop::at(StopPoint::Create);
     SIGNALS.fetch_add(1, Ordering::Relaxed);
     let made = handle(signal(value, attributes & abi::info::SIGNAL_GPU_ONLY == 0));
     OURS.lock().expect("whole").insert(made);
@@ -362,7 +363,7 @@ unsafe extern "C-unwind" fn profile_copies(_: bool) -> Status {
 }
 unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
     entered();
-    Stop::at(In::CopyTime);
+    Stop::at(StopPoint::CopyTime);
     let signal = at::<AmdSignal>(signal);
     let ns = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) - TICKS;
     // SAFETY: valid for writes.
@@ -385,7 +386,7 @@ unsafe extern "C-unwind" fn init() -> Status {
 }
 unsafe extern "C-unwind" fn shut_down() -> Status {
     entered();
-    Stop::at(In::ShutDown);
+    Stop::at(StopPoint::ShutDown);
     if USERS.fetch_sub(1, Ordering::AcqRel) == 1 {
         TABLES.get().expect("there").make_anew();
         OPEN.store(false, Ordering::Release);
@@ -542,9 +543,9 @@ unsafe extern "C-unwind" fn copy(
     if size == 13 {
         return abi::ERROR;
     }
-    Stop::at(In::CopyAsked);
+    Stop::at(StopPoint::CopyAsked);
     complete(at(completion), 5, 6);
-    Stop::at(In::Copy);
+    Stop::at(StopPoint::Copy);
     abi::SUCCESS
 }
 

@@ -15,10 +15,10 @@ use crate::clock::Clocks;
 use crate::lock::{Guard, Lock};
 use crate::pool::Batch;
 use crate::queue::{Queue, Stage};
-use crate::relay::{self, Of};
+use crate::relay::{self, TrackKind};
 use crate::sink::Sink;
 use crate::state::State;
-use crate::track::{Entry, Fate, Found, Look, Seen, Track};
+use crate::track::{Entry, EntryFate, HarvestExtent, HarvestResult, ReadEntry, Track};
 use crate::{sys, view};
 
 /// The time for which an overtaken packet's signal is watched. If the GPU still writes the signal, that write is only
@@ -108,7 +108,7 @@ pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
     for left in (0..LOOKS_FOR_OTHERS).rev() {
         // A thread that closes the runtime does so under the lock.
         if state.collecting.is_asked() && state.phase.get().relays() {
-            let round = work.round(state, Look::Near);
+            let round = work.round(state, HarvestExtent::Near);
             state.collected.fetch_add(round.chained, Ordering::Relaxed);
         }
         drop(work);
@@ -151,7 +151,7 @@ impl Work {
     }
 
     /// Looks at everything that is in flight.
-    pub fn round(&mut self, state: &'static State, look: Look) -> Round {
+    pub fn round(&mut self, state: &'static State, look: HarvestExtent) -> Round {
         let mut round = Round::default();
         let Some(&sink) = state.sink.get() else { return round };
         let now = sys::now_ns();
@@ -175,7 +175,7 @@ impl Work {
         if round.done > 0 {
             sink.collected();
         }
-        if look == Look::Full {
+        if look == HarvestExtent::Full {
             self.watch(state, now);
         }
         let returned = &mut self.returned;
@@ -224,7 +224,7 @@ impl Work {
         state: &'static State,
         sink: &dyn Sink,
         queue: &'static Queue,
-        (look, now): (Look, u64),
+        (look, now): (HarvestExtent, u64),
         round: &mut Round,
     ) {
         let agent = queue.agent.load(Ordering::Relaxed);
@@ -234,13 +234,13 @@ impl Work {
         }
         let Self { returned, resting, overtaken, clocks } = self;
         let mut told_ns = 0;
-        let done = |seen: &Seen| {
+        let done = |seen: &ReadEntry| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
-                return Fate::Done;
+                return EntryFate::Done;
             }
-            let collected = collect(state, Of::Queue, seen, now, round);
-            let Some(signal) = collected else { return Fate::Pending };
+            let collected = collect(state, TrackKind::Queue, seen, now, round);
+            let Some(signal) = collected else { return EntryFate::Pending };
             let entry = &seen.entry;
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
@@ -254,12 +254,12 @@ impl Work {
             let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
             let watched = rings && state.watched.is_watched(entry.signal, now);
             put_away(state, entry.signal, watched, returned, resting);
-            Fate::Done
+            EntryFate::Done
         };
-        let left_behind = |seen: &Seen| {
+        let left_behind = |seen: &ReadEntry| {
             if relay::completed(seen).is_some() || (seen.entry.original != 0 && !seen.claim()) {
                 // It is done after all.
-                return Fate::Pending;
+                return EntryFate::Pending;
             }
             // Most likely the packet processor read the packet before our signal was in it, and has
             // decremented the application's own signal. Ours is not used again before the GPU has written
@@ -269,7 +269,7 @@ impl Work {
             if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
                 overtaken.push(Overtaken { queue, entry: seen.entry, waited: Waited::since(now) });
             }
-            Fate::Done
+            EntryFate::Done
         };
         let found = queue.track.harvest(look, done, left_behind);
         round.add(found);
@@ -279,7 +279,7 @@ impl Work {
         &mut self,
         state: &'static State,
         sink: &dyn Sink,
-        (look, now): (Look, u64),
+        (look, now): (HarvestExtent, u64),
         round: &mut Round,
     ) {
         if state.copies.track.is_empty() {
@@ -287,24 +287,24 @@ impl Work {
         }
         let Self { returned, resting, clocks, .. } = self;
         let mut told_ns = 0;
-        let done = |seen: &Seen| {
+        let done = |seen: &ReadEntry| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
-                return Fate::Done;
+                return EntryFate::Done;
             }
-            let collected = collect(state, Of::Copies, seen, now, round);
+            let collected = collect(state, TrackKind::Copies, seen, now, round);
             if collected.is_none() {
-                return Fate::Pending;
+                return EntryFate::Pending;
             }
             let times = clocks.copy_times(seen.entry.signal);
             tell_error(sink, clocks, &mut told_ns);
             report(sink, &seen.entry, times);
             let watched = state.watched.is_watched(seen.entry.signal, now);
             put_away(state, seen.entry.signal, watched, returned, resting);
-            Fate::Done
+            EntryFate::Done
         };
         // Copies have no barrier bits.
-        let found = state.copies.track.harvest(look, done, |_| Fate::Pending);
+        let found = state.copies.track.harvest(look, done, |_| EntryFate::Pending);
         round.add(found);
     }
 
@@ -328,7 +328,7 @@ impl Work {
     /// The queue is gone: what did not complete never will.
     fn retire(&mut self, state: &'static State, sink: &dyn Sink, queue: &'static Queue) {
         // First what has completed by now.
-        relay::everything_of(state, Of::Queue, &queue.track);
+        relay::everything_of(state, TrackKind::Queue, &queue.track);
         self.watch(state, sys::now_ns());
         self.overtaken.retain(|overtaken| {
             let gone = core::ptr::eq(overtaken.queue, queue);
@@ -380,7 +380,7 @@ impl Default for Work {
 }
 
 impl Round {
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: HarvestResult) {
         self.done += found.done;
         self.pending |= found.left > 0;
     }
@@ -390,8 +390,8 @@ impl Round {
 /// not completed, or if a thread that watches it is about to relay it.
 fn collect(
     state: &State,
-    of: Of,
-    seen: &Seen,
+    of: TrackKind,
+    seen: &ReadEntry,
     now: u64,
     round: &mut Round,
 ) -> Option<&'static AmdSignal> {

@@ -19,7 +19,7 @@ use crate::contained::contained;
 use crate::copies::Ticket;
 use crate::harvest::{self, IfTaken, WORK};
 use crate::queue::{Context, Queue, Stage};
-use crate::relay::{self, Of, Step, Wait};
+use crate::relay::{self, Step, TrackKind, Wait};
 use crate::runtime::RUNTIME;
 use crate::sink::Enqueuer;
 use crate::state::{STATE, sleep};
@@ -349,7 +349,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
 fn settle(queue: &'static Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && STATE.is_installed() {
-        relay::everything_of(&STATE, Of::Queue, &queue.track);
+        relay::everything_of(&STATE, TrackKind::Queue, &queue.track);
         if sys::now_ns() > deadline {
             break;
         }

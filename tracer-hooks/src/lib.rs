@@ -102,5 +102,5 @@ pub use lifecycle::{
 };
 pub use recording::deactivate;
 pub use runtime::{Tables, Unsupported};
-pub use sink::{Sink, Wish};
+pub use sink::{Demand, Sink};
 pub use symbols::may_read;

@@ -15,7 +15,7 @@ use crate::recording::{SWITCH, SWITCH_WAIT_NS, activate, flush, in_flight, relea
 use crate::runtime::{Hold, RUNTIME, Tables, Unsupported};
 use crate::sink::{AtFork, Sink};
 use crate::state::{STATE, sleep};
-use crate::track::Look;
+use crate::track::HarvestExtent;
 use crate::{calls, patch, sys, worker};
 
 /// When the tables are patched.
@@ -240,7 +240,7 @@ extern "C-unwind" fn at_exit() {
         } else if let Some(mut work) = WORK.lock_for(EXIT_WAIT_NS)
             && STATE.is_installed()
         {
-            while work.round(&STATE, Look::Full).done > 0 && sys::now_ns() < deadline {}
+            while work.round(&STATE, HarvestExtent::Full).done > 0 && sys::now_ns() < deadline {}
         }
         flush(deadline);
     });
@@ -269,7 +269,7 @@ pub fn finish() {
             && sink.can_complete(sys::now_ns())
         {
             // The operations that have completed since the worker looked last.
-            work.round(&STATE, Look::Full);
+            work.round(&STATE, HarvestExtent::Full);
         }
         let unfinished = in_flight();
         if unfinished > 0 {

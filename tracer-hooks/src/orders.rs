@@ -24,7 +24,7 @@ use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
 use crate::recording;
 use crate::runtime::{Tables, Unsupported};
-use crate::sink::{Enqueuer, Remains, Sink, Wish};
+use crate::sink::{Demand, Enqueuer, Remains, Sink};
 use crate::state::STATE;
 use crate::testing::Random;
 
@@ -95,11 +95,11 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn wanted(&self, _: u64) -> Wish {
+    fn wanted(&self, _: u64) -> Demand {
         match self.wish.load(Ordering::Acquire) {
-            RECORD => Wish::Record,
-            LATER => Wish::Later,
-            _ => Wish::Nothing,
+            RECORD => Demand::Record,
+            LATER => Demand::Later,
+            _ => Demand::Nothing,
         }
     }
     fn let_go(&self, remains: Remains) -> bool {

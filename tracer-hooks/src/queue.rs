@@ -251,7 +251,7 @@ impl Queue {
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
         let found_before = producer.next;
-        let mut rung = self.advance(&mut producer, context, amd, Why::Of(own));
+        let mut rung = self.advance(&mut producer, context, amd, Reason::Of(own));
         for index in own.indices() {
             let claimed = if index < found_before {
                 producer.take_number(index).map(|number| number.sequence)
@@ -324,7 +324,7 @@ impl Queue {
             return Rung::default();
         };
         let before = producer.next;
-        let rung = self.advance(&mut producer, context, amd, Why::Again);
+        let rung = self.advance(&mut producer, context, amd, Reason::Again);
         if producer.next != watch.next {
             (watch.next, watch.held) = (producer.next, Waited::since(now));
         }
@@ -351,7 +351,7 @@ impl Queue {
             (Some(mut producer), Some(amd))
                 if producer.epoch == context.epoch.load(Ordering::Acquire) =>
             {
-                self.advance(&mut producer, context, amd, Why::Last)
+                self.advance(&mut producer, context, amd, Reason::Last)
             }
             _ => Rung::default(),
         }
@@ -397,15 +397,15 @@ impl Queue {
     }
 
     /// Instruments packets in order, from the first that nobody has looked at to the last that somebody has
-    /// rung for. Stops at one that is not published; the last look ([`Why::Last`]) skips such.
+    /// rung for. Stops at one that is not published; the last look ([`Reason::Last`]) skips such.
     fn advance(
         &self,
         producer: &mut Producer,
         context: &Context<'_>,
         amd: &'static AmdQueue,
-        why: Why,
+        why: Reason,
     ) -> Rung {
-        let others = if let Why::Of(own) = why { own.others } else { Enqueuer::Other };
+        let others = if let Reason::Of(own) = why { own.others } else { Enqueuer::Other };
         let mut rung = Rung { others, ..Rung::default() };
         let Some(packets) = view::packets(amd) else { return rung };
         // Acquire: packets below the read index are consumed.
@@ -413,7 +413,7 @@ impl Queue {
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         let asked = self.asked.load(Ordering::Relaxed);
         // Packets from `asked` on were rung for after the recording had ended: they are not lost.
-        let passed = if why == Why::Last { read.min(asked) } else { read };
+        let passed = if why == Reason::Last { read.min(asked) } else { read };
         if passed > producer.next {
             context.sink.lost(ShimLoss::PACKET_PASSED, passed - producer.next);
             for index in (producer.next..passed).take(NUMBERS) {
@@ -437,14 +437,14 @@ impl Queue {
                 || (first as u8 == packet_type::VENDOR && producer.next >= write)
             {
                 // From the write index on nobody has reserved a packet: none is missing there.
-                if why != Why::Last || producer.next >= write {
+                if why != Reason::Last || producer.next >= write {
                     break;
                 }
                 context.sink.lost(ShimLoss::UNPUBLISHED, 1);
                 producer.next += 1;
                 continue;
             }
-            let own = matches!(why, Why::Of(own) if own.indices().contains(&producer.next));
+            let own = matches!(why, Reason::Of(own) if own.indices().contains(&producer.next));
             if !own || now == 0 {
                 // The time is read anew for each packet of another thread, which may have published it
                 // just now.
@@ -454,7 +454,7 @@ impl Queue {
                 }
             }
             let reserved = producer.take_number(producer.next);
-            let found = Found { first, enqueue_ns: now, own, reserved };
+            let found = PublishedPacket { first, enqueue_ns: now, own, reserved };
             let is_recorded = self.instrument(producer, context, packet, found, &mut rung);
             if let Some(number) = reserved.filter(|_| is_recorded.is_none()) {
                 context.sink.refused(number.sequence);
@@ -470,7 +470,7 @@ impl Queue {
         producer: &mut Producer,
         context: &Context<'_>,
         packet: &Packet,
-        Found { first, enqueue_ns, own, reserved }: Found,
+        PublishedPacket { first, enqueue_ns, own, reserved }: PublishedPacket,
         rung: &mut Rung,
     ) -> Option<()> {
         if let Some(dependencies) = packet.0.get(packets::dependencies(first)) {
@@ -619,7 +619,7 @@ impl Default for Queue {
 
 /// Why a queue's packets are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum Reason {
     /// The calling thread rings for the last of these.
     Of(Own),
     /// The worker looks again, since a doorbell is held back.
@@ -629,7 +629,7 @@ enum Why {
 }
 
 /// A published packet.
-struct Found {
+struct PublishedPacket {
     /// Its first word.
     first: u64,
     /// When it was found.

@@ -8,7 +8,7 @@ use tracer_common::shim::state;
 use crate::lock::Lock;
 use crate::phase::{Event, Phase};
 use crate::runtime::RUNTIME;
-use crate::sink::{Remains, Wish};
+use crate::sink::{Demand, Remains};
 use crate::state::STATE;
 use crate::track::Track;
 use crate::{agents, announce, calls, symbols, sys};
@@ -24,7 +24,7 @@ pub static SWITCH: Lock<()> = Lock::new(());
 /// Whether the sink wants to record. Only an answer that was given under [`SWITCH`] may be acted on: an
 /// earlier one can be of another recording.
 fn wanted() -> bool {
-    STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
+    STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Demand::Record)
 }
 
 /// Begins to record, if that is wanted. Calls `between` again and again while it tells what is there.

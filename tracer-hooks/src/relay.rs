@@ -20,7 +20,7 @@ use crate::abi::{self, AmdSignal, Times, signal_kind, wait_state};
 use crate::marks::Watching;
 use crate::runtime::RUNTIME;
 use crate::state::State;
-use crate::track::{Seen, Track};
+use crate::track::{ReadEntry, Track};
 use crate::{sys, view};
 
 /// Time that a wait that may sleep spins first. As the runtime: "a few times bigger than null kernel latency".
@@ -42,7 +42,7 @@ const SPINNING_NS: u64 = 5_000_000;
 
 /// The kind of the entries of a track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Of {
+pub enum TrackKind {
     /// Packets of a queue.
     Queue,
     /// Asynchronous copies.
@@ -50,18 +50,18 @@ pub enum Of {
 }
 
 /// The signal of ours that `seen` carries, if the GPU is done with it.
-pub fn completed(seen: &Seen) -> Option<&'static AmdSignal> {
+pub fn completed(seen: &ReadEntry) -> Option<&'static AmdSignal> {
     // Acquire: the times were written before the decrement.
     view::signal(seen.entry.signal).filter(|signal| signal.value.load(Ordering::Acquire) <= 0)
 }
 
 /// Relays an entry that has completed, unless another thread does or did. Returns whether this call has.
-pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
+pub fn relay(state: &State, of: TrackKind, seen: &ReadEntry) -> bool {
     let Some(signal) = completed(seen) else { return false };
     let original = seen.entry.original;
     // Our signal is read before the claim: once the entry is claimed, the worker may use the signal again.
     match of {
-        Of::Queue => {
+        TrackKind::Queue => {
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
             if !seen.claim() {
@@ -69,7 +69,7 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
             }
             decrement(original, (start, end));
         }
-        Of::Copies => {
+        TrackKind::Copies => {
             let now = sys::now_ns();
             let until = now + SPINNING_NS + GRACE_NS;
             // So the worker does not use it again meanwhile: the runtime would complain on standard error of a
@@ -115,13 +115,13 @@ pub fn decrement(original: u64, (start, end): (u64, u64)) {
 }
 
 /// All tracks.
-fn tracks(state: &'static State) -> impl Iterator<Item = (Of, &'static Track)> {
-    let queues = state.registry.objects().map(|queue| (Of::Queue, &queue.track));
-    queues.chain([(Of::Copies, &state.copies.track)])
+fn tracks(state: &'static State) -> impl Iterator<Item = (TrackKind, &'static Track)> {
+    let queues = state.registry.objects().map(|queue| (TrackKind::Queue, &queue.track));
+    queues.chain([(TrackKind::Copies, &state.copies.track)])
 }
 
 /// An entry of `original` that nobody has relayed.
-fn find(state: &'static State, original: u64) -> Option<(Of, Seen)> {
+fn find(state: &'static State, original: u64) -> Option<(TrackKind, ReadEntry)> {
     tracks(state).find_map(|(of, track)| Some((of, track.find(original)?)))
 }
 
@@ -151,7 +151,7 @@ pub fn before_load(state: &'static State, original: u64) -> bool {
 }
 
 /// Relays everything of `track` that has completed, since the worker may be busy elsewhere, or stopped.
-pub fn everything_of(state: &State, of: Of, track: &Track) {
+pub fn everything_of(state: &State, of: TrackKind, track: &Track) {
     if track.chained() {
         for seen in track.open().filter(|seen| seen.entry.original != 0) {
             relay(state, of, &seen);
@@ -185,14 +185,14 @@ pub struct Waiter {
     original: &'static AmdSignal,
     state: &'static State,
     began_ns: u64,
-    after: Option<After>,
+    after: Option<AwaitedEntry>,
     found: bool,
 }
 
 /// The entry whose completion a waiter waits for.
-struct After {
-    of: Of,
-    seen: Seen,
+struct AwaitedEntry {
+    of: TrackKind,
+    seen: ReadEntry,
     /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
     /// that it can be slept on.
     watching: Option<Watching<'static>>,
@@ -283,13 +283,13 @@ impl Waiter {
         self.found
     }
 
-    fn find(&mut self) -> Option<After> {
+    fn find(&mut self) -> Option<AwaitedEntry> {
         let (of, seen) = find(self.state, self.wait.signal)?;
         self.found = true;
         let now = sys::now_ns();
         let until = now + SPINNING_NS + GRACE_NS;
         let watching = self.state.watched.watch(seen.entry.signal, now, until);
-        Some(After { of, seen, watching, said_ns: now })
+        Some(AwaitedEntry { of, seen, watching, said_ns: now })
     }
 
     fn elapsed_ns(&self) -> u64 {
@@ -320,7 +320,7 @@ impl Waiter {
     fn until_it_is_done(&mut self) -> Option<Step> {
         let elapsed = self.elapsed_ns();
         let now = self.began_ns + elapsed;
-        let After { seen, watching, said_ns, .. } = self.after.as_mut()?;
+        let AwaitedEntry { seen, watching, said_ns, .. } = self.after.as_mut()?;
         let rings = view::signal(seen.entry.signal)
             .is_some_and(|signal| signal.event_mailbox.load(Ordering::Relaxed) != 0);
         if self.wait.state == wait_state::ACTIVE || (!rings && elapsed < SPIN_NS) {

@@ -15,7 +15,7 @@ use crate::pool::Batch;
 use crate::relay::{Step, Wait};
 use crate::state::{STATE, State};
 use crate::testing::Random;
-use crate::track::{Entry, Look};
+use crate::track::{Entry, HarvestExtent};
 
 /// For ever, as far as a test is concerned.
 const LONG_NS: u64 = 120_000_000_000;
@@ -119,19 +119,27 @@ fn each_entry_is_relayed_once_whoever_does_it() {
                 let mut random = Random::new(seed + 2000);
                 while !done.load(Ordering::Acquire) || !track.is_empty() {
                     track.harvest(
-                        if random.below(4) == 0 { Look::Full } else { Look::Near },
+                        if random.below(4) == 0 {
+                            HarvestExtent::Full
+                        } else {
+                            HarvestExtent::Near
+                        },
                         |seen| match crate::relay::completed(seen) {
-                            None => crate::track::Fate::Pending,
+                            None => crate::track::EntryFate::Pending,
                             Some(ours) => {
                                 if random.below(2) == 0 {
-                                    crate::relay::relay(state, crate::relay::Of::Queue, seen);
+                                    crate::relay::relay(
+                                        state,
+                                        crate::relay::TrackKind::Queue,
+                                        seen,
+                                    );
                                 }
                                 if seen.is_open() {
-                                    return crate::track::Fate::Pending;
+                                    return crate::track::EntryFate::Pending;
                                 }
                                 // As good as new, for a thread that still looks at it.
                                 ours.value.store(1, Ordering::Release);
-                                crate::track::Fate::Done
+                                crate::track::EntryFate::Done
                             }
                         },
                         |_| panic!("nothing is overtaken"),
@@ -166,13 +174,13 @@ fn who_is_lost_while_relaying_takes_one_entry_with_him() {
     complete(handle(ours[1]));
     assert!(matches!(begin(state, originals[1], 1).step(), Step::Over(_)));
     assert_eq!((value(originals[0]), value(originals[1])), (1, 0));
-    let collect = |_: &_| crate::track::Fate::Done;
-    assert_eq!(track.harvest(Look::Near, collect, collect).left, 0, "the list goes on");
+    let collect = |_: &_| crate::track::EntryFate::Done;
+    assert_eq!(track.harvest(HarvestExtent::Near, collect, collect).left, 0, "the list goes on");
     // The slot is used again.
     for _ in 0..crate::track::CAPACITY {
         assert!(track.push(entry(ours[1], originals[1])));
         assert!(!stopped.claim(), "another entry's");
-        track.harvest(Look::Near, collect, collect);
+        track.harvest(HarvestExtent::Near, collect, collect);
     }
     assert_eq!(value(originals[1]), 0);
 }

@@ -12,9 +12,9 @@ use crate::abi::{self, AmdSignal, SUCCESS, packet_type};
 use crate::bench::{Bench, Recorder, tables, unload, until, value};
 use crate::closing;
 use crate::fake::{
-    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, IS_FROZEN, In, KERNEL, LOADED,
-    ON_DESCRIBE, OPEN, SIGNALS, Stop, USERS, WRONG, converted_here, forever, handle, signal,
-    the_dead_rest,
+    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, IS_FROZEN, KERNEL, LOADED,
+    ON_DESCRIBE, OPEN, SIGNALS, Stop, StopPoint, USERS, WRONG, converted_here, forever, handle,
+    signal, the_dead_rest,
 };
 use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};
@@ -481,7 +481,7 @@ fn nobody_needs_signals(bench: &Bench) {
     let called = |function: abi::ShutDown| unsafe { function() };
     // It stays for the scenarios that follow.
     assert_eq!(init.map(called), Some(SUCCESS));
-    let stop = Stop::new(In::ShutDown);
+    let stop = Stop::new(StopPoint::ShutDown);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             stop.arm();

@@ -11,11 +11,11 @@ use tracer_common::loss::ShimLoss;
 
 use crate::abi::{Entry, SUCCESS, ShutDown, packet_type};
 use crate::bench::{Bench, Recorder, tables, until, value};
-use crate::fake::{self, DRY, Fake, FakeQueue, In, Stop, handle, signal};
+use crate::fake::{self, DRY, Fake, FakeQueue, Stop, StopPoint, handle, signal};
 use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
-use crate::relay::{self, Of};
+use crate::relay::{self, TrackKind};
 use crate::state::STATE;
 use crate::sys;
 use crate::testing::alone;
@@ -42,7 +42,7 @@ fn a_queue_whose_lock_was_lost_is_left_alone() {
     alone("schedules::a_queue_whose_lock_was_lost_is_left_alone", || {
         let bench = Bench::new();
         let queue = fake::forever(bench.queue(64, 1));
-        let stop = Stop::new(In::Ring);
+        let stop = Stop::new(StopPoint::Ring);
         apart(stop, || _ = queue.dispatch(true, 0));
         until("a thread stops with the lock", || stop.reached());
         many(&bench, queue);
@@ -70,7 +70,8 @@ fn nobody_installs_while_another_thread_does() {
         fake::protect(*page, libc::PROT_READ | libc::PROT_WRITE);
     }
     alone("schedules::nobody_installs_while_another_thread_does", || {
-        let (fake, recorder, stop) = (Fake::new(), Recorder::forever(), Stop::new(In::Patch));
+        let (fake, recorder, stop) =
+            (Fake::new(), Recorder::forever(), Stop::new(StopPoint::Patch));
         let page = core::ptr::from_ref(fake.core) as usize;
         assert!(AT_WRITE.set((page, stop)).is_ok());
         // SAFETY: a handler that touches atomics and the protection of a page.
@@ -129,7 +130,7 @@ fn what_was_held_back_is_rung_when_the_lock_is_lost() {
         let (one, two) = (signal(1, true), signal(1, true));
         queue.publish(second, packet_type::DISPATCH, true, second + 1, handle(two));
         queue.ring(second);
-        let stop = Stop::new(In::Create);
+        let stop = Stop::new(StopPoint::Create);
         bench.recorder.on_dispatch(move |record| {
             if record.packet_index == first {
                 stop.wait();
@@ -178,7 +179,7 @@ fn a_queue_is_not_touched_after_its_doorbell() {
         let bench = Bench::new();
         let mut queue = bench.queue(64, 1);
         let (core, amd) = (bench.fake.core, queue.amd);
-        let late = Stop::new(In::Ring);
+        let late = Stop::new(StopPoint::Ring);
         let done = signal(1, true);
         let returned = fake::forever(AtomicU64::new(0));
         let index = queue.reserve();
@@ -196,7 +197,7 @@ fn a_queue_is_not_touched_after_its_doorbell() {
         late.release();
         until("it returns", || returned.load(Ordering::Acquire) == 1);
         // And a queue that is made at the same place is another one.
-        let late = Stop::new(In::Ring);
+        let late = Stop::new(StopPoint::Ring);
         fake::PLACE.store(place, Ordering::Relaxed);
         let again: &'static FakeQueue = fake::forever(bench.queue(64, 2));
         apart(late, || _ = again.dispatch(true, 0));
@@ -388,7 +389,7 @@ fn a_copy_is_relayed_though_its_thread_never_comes_back() {
     alone("schedules::a_copy_is_relayed_though_its_thread_never_comes_back", || {
         let bench = Bench::new();
         let done = signal(1, true);
-        let stop = Stop::new(In::Copy);
+        let stop = Stop::new(StopPoint::Copy);
         apart(stop, move || assert_eq!(copy(&bench, handle(done)), SUCCESS));
         until("it stops", || stop.reached());
         until("the copy", || value(done) == 0);
@@ -408,8 +409,8 @@ fn a_signal_whose_times_are_asked_for_is_watched() {
         let entry = crate::relaying::entry(ours, signal(1, true));
         assert!(state.copies.track.push(entry));
         let seen = state.copies.track.find(entry.original).expect("in flight");
-        let stop = Stop::new(In::CopyTime);
-        apart(stop, move || assert!(!relay::relay(state, Of::Copies, &seen), "another"));
+        let stop = Stop::new(StopPoint::CopyTime);
+        apart(stop, move || assert!(!relay::relay(state, TrackKind::Copies, &seen), "another"));
         until("it stops", || stop.reached());
         // Not when it stops for long.
         assert!(state.watched.is_watched(handle(ours), 0));
@@ -417,7 +418,7 @@ fn a_signal_whose_times_are_asked_for_is_watched() {
         stop.release();
         until("its end", || !state.watched.is_watched(handle(ours), 0));
         // Nobody asks for those of one that was relayed.
-        assert!(!relay::relay(state, Of::Copies, &seen));
+        assert!(!relay::relay(state, TrackKind::Copies, &seen));
     });
 }
 
@@ -445,11 +446,11 @@ fn copies_go_on_when_their_lock_is_lost() {
         let bench = Bench::new();
         DRY.store(true, Ordering::Release);
         // Under way, not done: a signal that is done with would be the other one's.
-        let (under_way, lost) = (Stop::new(In::CopyAsked), Stop::new(In::Create));
+        let (under_way, lost) = (Stop::new(StopPoint::CopyAsked), Stop::new(StopPoint::Create));
         let done = signal(1, true);
         let returned = fake::forever(AtomicU64::new(0));
         // The one has its signal, the only one, before the other stops.
-        apart(Stop::after(In::Create, under_way), move || {
+        apart(Stop::after(StopPoint::Create, under_way), move || {
             assert_eq!(copy(&bench, handle(done)), SUCCESS);
             returned.store(1, Ordering::Release);
         });
@@ -476,7 +477,7 @@ fn other_queues_go_on_when_the_pools_lock_is_lost() {
         let bench = Bench::new();
         DRY.store(true, Ordering::Release);
         let queue: &'static FakeQueue = fake::forever(bench.fake.queue(64));
-        let lost = Stop::new(In::Create);
+        let lost = Stop::new(StopPoint::Create);
         apart(lost, || _ = queue.dispatch(true, 0));
         until("one stops with the lock", || lost.reached());
         let other = bench.queue(64, 2);
@@ -556,7 +557,7 @@ mod cancelled {
             let bench = Bench::new();
             let (begins, done) = (AtomicBool::new(false), AtomicBool::new(false));
             let scene = fake::forever(Scene { queue: bench.queue(64, 1), begins, done });
-            let stop = Stop::new(In::Ring);
+            let stop = Stop::new(StopPoint::Ring);
             bench.recorder.on_dispatch(move |record| {
                 if record.packet_index == 0 {
                     stop.wait();

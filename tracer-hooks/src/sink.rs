@@ -7,7 +7,7 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbo
 
 /// Whether there is somebody to record for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum Demand {
     /// Record.
     Record,
     /// Not now, perhaps soon: ask again.
@@ -64,9 +64,9 @@ pub trait Sink: Sync {
     }
 
     /// Whether to record, asked by the worker a few times a second.
-    fn wanted(&self, now_ns: u64) -> Wish;
+    fn wanted(&self, now_ns: u64) -> Demand;
 
-    /// Asked by the worker instead of recording, when [`Wish::Nothing`] was the answer: gives up the memory that it
+    /// Asked by the worker instead of recording, when [`Demand::Nothing`] was the answer: gives up the memory that it
     /// records into, unless the remains belong there. True when there is nothing left to give up, or to ask about.
     fn let_go(&self, remains: Remains) -> bool;
 

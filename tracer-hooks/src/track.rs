@@ -29,7 +29,7 @@ use crate::sys;
 /// executing and published.
 pub const CAPACITY: usize = 32 << 10;
 
-/// [`Look::Near`] stops after this many entries that are not done; [`Track::find`] and [`Track::ahead`] look at this
+/// [`HarvestExtent::Near`] stops after this many entries that are not done; [`Track::find`] and [`Track::ahead`] look at this
 /// many entries.
 pub const WINDOW: usize = 256;
 
@@ -74,7 +74,7 @@ unsafe impl sys::Zeroed for Slot {}
 
 /// An entry as a thread has read it. It keeps meaning this entry, whatever its slot holds later.
 #[derive(Clone, Copy)]
-pub struct Seen {
+pub struct ReadEntry {
     /// The entry as it was read.
     pub entry: Entry,
     /// The slot's last word, as it is while the entry is open.
@@ -82,7 +82,7 @@ pub struct Seen {
     slot: &'static [AtomicU64; 4],
 }
 
-impl Seen {
+impl ReadEntry {
     /// Whether it was cancelled: no packet and no copy has its signal.
     pub fn is_cancelled(&self) -> bool {
         self.word & word::CANCELLED != 0
@@ -142,7 +142,7 @@ fn place(original: u64) -> usize {
 
 /// The fate of an entry, as the consumer's closure says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum EntryFate {
     /// Still in flight.
     Pending,
     /// Done and dealt with.
@@ -151,7 +151,7 @@ pub enum Fate {
 
 /// How thoroughly [`Track::harvest`] looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum HarvestExtent {
     /// Until an entry has the barrier bit, behind one that is not done: neither it nor those behind it can
     /// have begun. Or until a [`WINDOW`] of entries is not done.
     Near,
@@ -161,7 +161,7 @@ pub enum Look {
 
 /// The result of a harvest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Found {
+pub struct HarvestResult {
     /// Entries that were done.
     pub done: usize,
     /// Entries that are left, holes included.
@@ -294,7 +294,7 @@ impl Track {
     }
 
     /// For the consumer, while the entry is not a hole yet.
-    fn read(&self, at: u64) -> Option<Seen> {
+    fn read(&self, at: u64) -> Option<ReadEntry> {
         let slot = self.slot(at)?;
         let word = slot[3].load(Ordering::Acquire);
         let entry = Entry {
@@ -304,11 +304,11 @@ impl Track {
             barrier: word & word::BARRIER != 0,
             usual: (word >> word::USUAL) as u16,
         };
-        (entry.signal != 0).then_some(Seen { entry, word: word | word::OPEN, slot })
+        (entry.signal != 0).then_some(ReadEntry { entry, word: word | word::OPEN, slot })
     }
 
     /// For every thread: the entry at `at` if it is open.
-    fn see(&self, at: u64) -> Option<Seen> {
+    fn see(&self, at: u64) -> Option<ReadEntry> {
         let slot = self.slot(at)?;
         let open = at << word::INDEX | word::OPEN;
         let word = slot[3].load(Ordering::Acquire);
@@ -320,11 +320,11 @@ impl Track {
     }
 
     /// An open entry of `original`: the last that was pushed, or else the first among the oldest [`WINDOW`].
-    pub fn find(&self, original: u64) -> Option<Seen> {
+    pub fn find(&self, original: u64) -> Option<ReadEntry> {
         if !self.chained() {
             return None;
         }
-        let of_original = |seen: &Seen| seen.entry.original == original;
+        let of_original = |seen: &ReadEntry| seen.entry.original == original;
         let recent = self.recent.get(place(original))?.load(Ordering::Acquire);
         let last = recent.checked_sub(1).and_then(|at| self.see(at)).filter(of_original);
         last.or_else(|| {
@@ -338,7 +338,7 @@ impl Track {
     }
 
     /// All entries that are open, oldest first; those that are pushed meanwhile may be missing.
-    pub fn open(&self) -> impl Iterator<Item = Seen> + '_ {
+    pub fn open(&self) -> impl Iterator<Item = ReadEntry> + '_ {
         self.in_flight().filter_map(|at| self.see(at))
     }
 
@@ -365,7 +365,7 @@ impl Track {
         found.then(|| since.load(Ordering::Relaxed))
     }
 
-    fn hole(&self, seen: &Seen) {
+    fn hole(&self, seen: &ReadEntry) {
         // A thread that has found the entry must not claim it any more.
         seen.slot[3].fetch_and(!word::OPEN, Ordering::AcqRel);
         seen.slot[0].store(0, Ordering::Relaxed);
@@ -417,14 +417,14 @@ impl Track {
     /// to `overtaken`, which answers as `done` does.
     pub fn harvest(
         &self,
-        look: Look,
-        mut done: impl FnMut(&Seen) -> Fate,
-        mut overtaken: impl FnMut(&Seen) -> Fate,
-    ) -> Found {
+        look: HarvestExtent,
+        mut done: impl FnMut(&ReadEntry) -> EntryFate,
+        mut overtaken: impl FnMut(&ReadEntry) -> EntryFate,
+    ) -> HarvestResult {
         let first = self.by_consumer.head.load(Ordering::Relaxed);
         let tail = self.by_producer.tail.load(Ordering::Acquire);
         let suspects = self.by_consumer.suspects.load(Ordering::Relaxed);
-        let mut found = Found::default();
+        let mut found = HarvestResult::default();
         let mut head = first;
         let mut pending = 0;
         let mut overtaken_below = 0;
@@ -432,15 +432,17 @@ impl Track {
             if let Some(seen) = self.read(at) {
                 let barrier = seen.entry.barrier;
                 // One with the barrier bit cannot have begun while one before it is pending.
-                if look == Look::Near && pending > 0 && (barrier || pending >= WINDOW) {
+                if look == HarvestExtent::Near && pending > 0 && (barrier || pending >= WINDOW) {
                     break;
                 }
-                if done(&seen) == Fate::Done {
+                if done(&seen) == EntryFate::Done {
                     found.done += 1;
                     if barrier && pending > 0 && !seen.is_cancelled() {
                         overtaken_below = at;
                     }
-                } else if look == Look::Near || at >= suspects || overtaken(&seen) == Fate::Pending
+                } else if look == HarvestExtent::Near
+                    || at >= suspects
+                    || overtaken(&seen) == EntryFate::Pending
                 {
                     pending += 1;
                     continue;
@@ -451,7 +453,7 @@ impl Track {
                 head += 1;
             }
         }
-        if look == Look::Full {
+        if look == HarvestExtent::Full {
             self.by_consumer.suspects.store(overtaken_below, Ordering::Relaxed);
         }
         found.left = (tail - head) as usize;
@@ -461,7 +463,7 @@ impl Track {
     }
 
     /// Empties the list and hands every entry that was left to `each`. Nobody claims it any more.
-    pub fn discard(&self, mut each: impl FnMut(&Seen)) {
+    pub fn discard(&self, mut each: impl FnMut(&ReadEntry)) {
         let tail = self.by_producer.tail.load(Ordering::Acquire);
         for at in self.by_consumer.head.load(Ordering::Relaxed)..tail {
             if let Some(seen) = self.read(at) {
@@ -520,15 +522,19 @@ mod tests {
                         }
                     }
                     _ => {
-                        let look = if random.below(8) == 0 { Look::Full } else { Look::Near };
+                        let look = if random.below(8) == 0 {
+                            HarvestExtent::Full
+                        } else {
+                            HarvestExtent::Near
+                        };
                         let found = track.harvest(
                             look,
                             |e| {
                                 if completed.contains(&e.entry.sequence) {
                                     seen.push(e.entry.sequence);
-                                    Fate::Done
+                                    EntryFate::Done
                                 } else {
-                                    Fate::Pending
+                                    EntryFate::Pending
                                 }
                             },
                             |_| panic!("nothing is lost"),
@@ -540,10 +546,10 @@ mod tests {
             completed.extend(flight.iter().map(|f| f.0));
             for _ in 0..2 {
                 track.harvest(
-                    Look::Full,
+                    HarvestExtent::Full,
                     |e| {
                         seen.push(e.entry.sequence);
-                        Fate::Done
+                        EntryFate::Done
                     },
                     |_| panic!("nothing is lost"),
                 );
@@ -564,13 +570,19 @@ mod tests {
         let near = |done: &[u64]| {
             let done = done.to_vec();
             track.harvest(
-                Look::Near,
-                move |e| if done.contains(&e.entry.sequence) { Fate::Done } else { Fate::Pending },
+                HarvestExtent::Near,
+                move |e| {
+                    if done.contains(&e.entry.sequence) {
+                        EntryFate::Done
+                    } else {
+                        EntryFate::Pending
+                    }
+                },
                 |_| panic!("nothing is lost"),
             )
         };
-        assert_eq!(near(&[1, 2]), Found { done: 2, left: 4 });
-        assert_eq!(near(&[0, 3]), Found { done: 2, left: 0 });
+        assert_eq!(near(&[1, 2]), HarvestResult { done: 2, left: 4 });
+        assert_eq!(near(&[0, 3]), HarvestResult { done: 2, left: 0 });
     }
 
     #[test]
@@ -582,11 +594,11 @@ mod tests {
         let mut lost = Vec::new();
         let look = |lost: &mut Vec<u64>| {
             track.harvest(
-                Look::Full,
-                |e| if e.entry.sequence == 2 { Fate::Done } else { Fate::Pending },
+                HarvestExtent::Full,
+                |e| if e.entry.sequence == 2 { EntryFate::Done } else { EntryFate::Pending },
                 |e| {
                     lost.push(e.entry.sequence);
-                    Fate::Done
+                    EntryFate::Done
                 },
             )
         };
@@ -608,13 +620,13 @@ mod tests {
         let mut back = Vec::new();
         for _ in 0..3 {
             track.harvest(
-                Look::Full,
+                HarvestExtent::Full,
                 |seen| match seen.is_cancelled() {
                     true => {
                         back.push(seen.entry.signal);
-                        Fate::Done
+                        EntryFate::Done
                     }
-                    false => Fate::Pending,
+                    false => EntryFate::Pending,
                 },
                 |_| panic!("nothing is lost"),
             );

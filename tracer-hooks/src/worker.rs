@@ -21,10 +21,10 @@ use crate::queue::Stage;
 use crate::recording::{self, Patience};
 use crate::relay;
 use crate::runtime::RUNTIME;
-use crate::sink::Wish;
+use crate::sink::Demand;
 use crate::state::{STATE, sleep};
 use crate::sys;
-use crate::track::Look;
+use crate::track::HarvestExtent;
 
 /// The time between two questions to the sink whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
@@ -113,7 +113,7 @@ struct Pace {
     /// The number of calls of the worker before the last look.
     calls: u32,
     /// The sink's last answer.
-    wish: Wish,
+    wish: Demand,
 }
 
 impl Pace {
@@ -130,7 +130,7 @@ impl Pace {
             seen: 0,
             urgent: 0,
             calls: 0,
-            wish: Wish::Later,
+            wish: Demand::Later,
         }
     }
 
@@ -238,10 +238,10 @@ fn one_round(pace: &mut Pace) -> Pause {
         drop(work);
         return without_runtime(pace, now);
     }
-    let look = if now >= pace.next_full_ns { Look::Full } else { Look::Near };
+    let look = if now >= pace.next_full_ns { HarvestExtent::Full } else { HarvestExtent::Near };
     let mut round = work.round(&STATE, look);
     round.chained += STATE.collected.swap(0, Ordering::Relaxed);
-    if look == Look::Full {
+    if look == HarvestExtent::Full {
         let cost = sys::now_ns().saturating_sub(now);
         pace.next_full_ns = now + (cost * 128).clamp(FULL_LOOK_EVERY_NS, FULL_LOOK_AT_LEAST_NS);
     }
@@ -274,7 +274,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     // From here on the runtime may go.
     harvest::unlock(work, &STATE);
     let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
-    if pace.wish == Wish::Nothing && recording::let_go(patience) && quiet {
+    if pace.wish == Demand::Nothing && recording::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
@@ -299,7 +299,7 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
         pace.next_ask_ns = now + ASK_EVERY_NS;
         pace.wish = ask(now, None);
     }
-    if pace.wish == Wish::Nothing {
+    if pace.wish == Demand::Nothing {
         recording::let_go(pace.patience(now));
     }
     Pause::Slow(500_000)
@@ -311,15 +311,15 @@ fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     pace.wish = wish(now);
-    if pace.wish == Wish::Nothing && recording::let_go(Patience::Ended) {
+    if pace.wish == Demand::Nothing && recording::let_go(Patience::Ended) {
         Pause::Idle(FOR_EVER_NS)
     } else {
         Pause::Idle(ASK_EVERY_NS)
     }
 }
 
-fn wish(now: u64) -> Wish {
-    STATE.sink.get().map_or(Wish::Nothing, |sink| sink.wanted(now))
+fn wish(now: u64) -> Demand {
+    STATE.sink.get().map_or(Demand::Nothing, |sink| sink.wanted(now))
 }
 
 fn any_queue() -> bool {
@@ -327,20 +327,20 @@ fn any_queue() -> bool {
 }
 
 /// Asks the sink, and begins or ends to record; it begins only under the lock of the work.
-fn ask(now: u64, work: Option<&mut Work>) -> Wish {
+fn ask(now: u64, work: Option<&mut Work>) -> Demand {
     let broken = STATE.gave_up();
     if broken {
         recording::release_after_failure();
     }
-    let wish = if broken { Wish::Nothing } else { wish(now) };
-    match (STATE.phase.get(), wish == Wish::Record) {
+    let wish = if broken { Demand::Nothing } else { wish(now) };
+    match (STATE.phase.get(), wish == Demand::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
             if let Some(work) = work {
                 if STATE.is_ready() {
                     work.clocks.begin_all();
                 }
                 recording::activate(&mut || {
-                    work.round(&STATE, Look::Near);
+                    work.round(&STATE, HarvestExtent::Near);
                 });
             }
         }

@@ -16,7 +16,7 @@ use tracer_hooks::lock::Lock;
 use tracer_hooks::newcomer::{answer, remove_block};
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
-use crate::memory::{self, Memory};
+use crate::memory::{self, SharedMemory};
 use crate::recorder::RECORDER;
 use crate::{calls, exports};
 
@@ -38,7 +38,7 @@ struct Outcome {
 
 impl Outcome {
     /// Tells a memory that is ours alone; it may be unmapped afterwards.
-    fn tell(memory: &Memory, status: u64) -> Self {
+    fn tell(memory: &SharedMemory, status: u64) -> Self {
         memory.set_control(control::ATTACH_STATUS, status);
         Self { status, told: true }
     }
@@ -121,7 +121,7 @@ fn begin(asked: &Attach) -> Outcome {
     }
 }
 
-fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
+fn begin_with(asked: &Attach, memory: SharedMemory) -> Outcome {
     if !usable() {
         return Outcome::tell(&memory, attach_status::UNUSABLE);
     }
@@ -146,7 +146,7 @@ fn put_away_the_last() -> bool {
 
 /// Uses `memory` from now on. Fails with the answer if another `OnLoad` came in between, with a memory of the
 /// environment.
-fn connect(memory: Memory) -> Result<(), Outcome> {
+fn connect(memory: SharedMemory) -> Result<(), Outcome> {
     let busy = Outcome { status: attach_status::BUSY, told: false };
     if RECORDER.connect(memory) { Ok(()) } else { Err(busy) }
 }
@@ -159,7 +159,7 @@ fn tell_current(status: u64) -> Outcome {
     }
 }
 
-fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
+fn begin_with_tables(asked: &Attach, memory: SharedMemory) -> Outcome {
     // SAFETY: roctap found the addresses in the runtime's own code.
     let tables = match unsafe { Tables::at(asked.core_table, asked.amd_ext_table) } {
         Ok(tables) => tables,
@@ -196,7 +196,7 @@ fn status_of(error: InstallError) -> u64 {
     }
 }
 
-fn unsupported(memory: &Memory) -> Outcome {
+fn unsupported(memory: &SharedMemory) -> Outcome {
     memory.set_control(control::STATE, state::UNSUPPORTED);
     Outcome::tell(memory, attach_status::UNSUPPORTED)
 }

@@ -19,7 +19,7 @@ use tracer_common::waited::Waited;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
-use crate::memory::Memory;
+use crate::memory::SharedMemory;
 
 /// Counts, so that threads rarely write the same cache line.
 const SHARDS: usize = 64;
@@ -52,7 +52,7 @@ fn choose_shard() -> usize {
 
 /// The place.
 pub struct Current {
-    memory: AtomicPtr<Memory>,
+    memory: AtomicPtr<SharedMemory>,
     inside: [Inside; SHARDS],
     changes: Lock<()>,
 }
@@ -63,7 +63,7 @@ struct Inside(AtomicU32);
 
 /// The memory, which stays mapped as long as this exists.
 pub struct Pinned<'a> {
-    memory: &'a Memory,
+    memory: &'a SharedMemory,
     inside: &'a AtomicU32,
 }
 
@@ -94,7 +94,7 @@ impl Current {
     }
 
     /// Uses `memory` from now on, unless there is one, or no memory to note it in. Returns whether it does.
-    pub fn put(&self, memory: Memory) -> bool {
+    pub fn put(&self, memory: SharedMemory) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         if !self.memory.load(Ordering::Acquire).is_null() {
             return false;
@@ -113,7 +113,7 @@ impl Current {
 
     /// Takes the memory away, and unmaps it unless somebody stays in it, if `condition` holds for it; true
     /// when there is none afterwards.
-    pub fn take(&self, condition: impl FnOnce(&Memory) -> bool) -> bool {
+    pub fn take(&self, condition: impl FnOnce(&SharedMemory) -> bool) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         let old = self.memory.load(Ordering::Acquire);
         // SAFETY: null, or a box that is freed below only, under the lock.
@@ -145,9 +145,9 @@ impl Default for Current {
 }
 
 impl Deref for Pinned<'_> {
-    type Target = Memory;
+    type Target = SharedMemory;
     #[inline]
-    fn deref(&self) -> &Memory {
+    fn deref(&self) -> &SharedMemory {
         self.memory
     }
 }

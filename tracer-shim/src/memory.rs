@@ -14,7 +14,7 @@ use tracer_common::shim::{
 use tracer_hooks::sys;
 
 /// A mapped memory; dropping it unmaps it.
-pub struct Memory {
+pub struct SharedMemory {
     at: *const AtomicU64,
     count: usize,
     layout: Layout,
@@ -29,9 +29,9 @@ pub struct Memory {
 const OPENED: usize = 8;
 
 // SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for SharedMemory {}
 
 static GENERATIONS: AtomicU32 = AtomicU32::new(0);
 
@@ -60,7 +60,7 @@ const MAX_PATH: usize = 256;
 /// # Errors
 ///
 /// The error of the last memory of the list; nothing was changed then.
-pub fn connect() -> Result<Memory, ConnectError> {
+pub fn connect() -> Result<SharedMemory, ConnectError> {
     // SAFETY: the name is NUL-terminated; the result is used before the environment can change.
     let list = unsafe {
         let list = libc::getenv(c"ROCTAP_SHIM_MEMORY".as_ptr());
@@ -82,7 +82,7 @@ pub fn connect() -> Result<Memory, ConnectError> {
 }
 
 /// [`map`], of a path without its terminating NUL.
-fn open(path: &[u8]) -> Result<Memory, ConnectError> {
+fn open(path: &[u8]) -> Result<SharedMemory, ConnectError> {
     let mut buffer = [0; MAX_PATH];
     let room = buffer.get_mut(..path.len()).filter(|room| room.len() < MAX_PATH);
     room.ok_or(ConnectError::NotMapped)?.copy_from_slice(path);
@@ -94,7 +94,7 @@ fn open(path: &[u8]) -> Result<Memory, ConnectError> {
 /// # Errors
 ///
 /// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
-pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
+pub fn map(path: &CStr) -> Result<SharedMemory, ConnectError> {
     // SAFETY: the path is NUL-terminated.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if file < 0 {
@@ -115,7 +115,7 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
 /// # Errors
 ///
 /// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
-pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
+pub fn map_file(file: i32) -> Result<SharedMemory, ConnectError> {
     let bytes = sys::sealed_bytes(file).filter(|&bytes| bytes >= CONTROL_BYTES);
     let map = |bytes| Some((sys::map_pages(bytes, Some(file), CONTROL_BYTES)?, bytes));
     let mapped = bytes.and_then(map);
@@ -123,10 +123,10 @@ pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
     unsafe { libc::close(file) };
     let Some((at, bytes)) = mapped else { return Err(ConnectError::NotMapped) };
     // SAFETY: the mapping has `bytes` bytes, is page-aligned and nobody else's.
-    unsafe { Memory::over(at.cast::<AtomicU64>(), bytes / 8) }
+    unsafe { SharedMemory::over(at.cast::<AtomicU64>(), bytes / 8) }
 }
 
-impl Memory {
+impl SharedMemory {
     /// The memory at `at`, if it is one: the sizes are believed from here on, and every index that
     /// follows from them is checked again where it is used.
     ///
@@ -302,7 +302,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and the thread that drops it is its last user.
         unsafe { libc::munmap(self.at.cast_mut().cast(), self.count * 8) };
@@ -314,7 +314,7 @@ pub(crate) mod tests {
     use super::*;
     use tracer_common::{calls::OPEN_CALLS, ring::Consumer};
 
-    impl Memory {
+    impl SharedMemory {
         /// The first words of a ring's open calls.
         pub(crate) fn open_words(&self, ring: usize) -> Vec<u64> {
             let places = (0..OPEN_CALLS).filter_map(|index| self.open_place(ring, index));
@@ -333,7 +333,7 @@ pub(crate) mod tests {
     }
 
     /// A memory of `rings` rings of 4 KiB, all of which may be used.
-    pub(crate) fn mapped(rings: usize) -> Memory {
+    pub(crate) fn mapped(rings: usize) -> SharedMemory {
         let memory = map_file(file(rings, &[], true)).expect("valid");
         assert!((0..rings).all(|ring| memory.owner(ring).is_some()));
         memory

@@ -17,7 +17,7 @@ use tracer_common::calls::{Call, ID_BITS, MAX_CALL_WORDS, OPEN_CALLS};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{control, kind};
 
-use crate::memory::Memory;
+use crate::memory::SharedMemory;
 use crate::rings;
 
 /// Ids that a thread takes at once: the counter is the process's.
@@ -68,7 +68,7 @@ impl Thread {
     /// were left by `longjmp`; those of an earlier memory may have returned when nobody recorded.
     fn innermost(
         &self,
-        memory: &Memory,
+        memory: &SharedMemory,
         at: usize,
         is_it: impl Fn(&OpenCall) -> bool,
     ) -> Option<OpenCall> {
@@ -81,7 +81,7 @@ impl Thread {
             .find(|call| is_around(call) && call.generation == generation && is_it(call))
     }
 
-    fn next_id(&self, memory: &Memory) -> u64 {
+    fn next_id(&self, memory: &SharedMemory) -> u64 {
         let generation = u64::from(memory.generation());
         let [mut next, mut end, of] = self.ids.get();
         if next == end || of != generation {
@@ -94,7 +94,7 @@ impl Thread {
     }
 
     /// Takes calls off that lie below `at`; they were left without a return.
-    fn abandon_below(&self, at: usize, memory: &Memory, ring: usize) {
+    fn abandon_below(&self, at: usize, memory: &SharedMemory, ring: usize) {
         while let depth @ 1.. = self.depth.get()
             && let Some(call) = self.open.get(depth - 1).map(Cell::get)
             && call.at <= at
@@ -109,7 +109,7 @@ impl Thread {
 }
 
 /// A call begins, at an address in its stack frame. Fills in the ids; false: it is not recorded.
-pub fn begins(memory: &Memory, call: &mut Call, at: usize) -> bool {
+pub fn begins(memory: &SharedMemory, call: &mut Call, at: usize) -> bool {
     THREAD.with(|thread| {
         if thread.busy.replace(true) {
             memory.lost(ShimLoss::CALL_IN_SIGNAL, 1);
@@ -122,7 +122,7 @@ pub fn begins(memory: &Memory, call: &mut Call, at: usize) -> bool {
 }
 
 /// A call is over of which [`begins`] said true.
-pub fn ends(memory: &Memory, call: &Call, at: usize) {
+pub fn ends(memory: &SharedMemory, call: &Call, at: usize) {
     THREAD.with(|thread| {
         // Set already only where a signal handler that interrupted us was left by `longjmp`: a
         // frame may be half written then, for good.
@@ -135,7 +135,7 @@ pub fn ends(memory: &Memory, call: &Call, at: usize) {
     });
 }
 
-fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
+fn begin(thread: &Thread, memory: &SharedMemory, call: &mut Call, at: usize) -> bool {
     let Some(ring) = rings::mine(memory, call.begin_ns) else {
         memory.lost(ShimLoss::NO_RING, 1);
         return false;
@@ -154,7 +154,7 @@ fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
     true
 }
 
-fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
+fn end(thread: &Thread, memory: &SharedMemory, call: &Call, at: usize) {
     let Some(ring) = rings::mine(memory, call.begin_ns) else {
         return memory.lost(ShimLoss::NO_RING, 1);
     };
@@ -203,7 +203,7 @@ impl Launcher {
 }
 
 /// The innermost open call of HIP of the thread that `memory` records, else the innermost one.
-pub fn launcher(memory: &Memory) -> Launcher {
+pub fn launcher(memory: &SharedMemory) -> Launcher {
     let here = 0u8;
     let at = (&raw const here) as usize;
     let is_hip = |call: &OpenCall| call.operation >> 16 == Domain::HIP_API.0;
@@ -224,7 +224,7 @@ mod tests {
     use tracer_common::calls::FIRST_ID;
     use tracer_common::ring::MAX_FRAME_WORDS;
 
-    fn drain(memory: &Memory, ring: usize) -> Vec<Call> {
+    fn drain(memory: &SharedMemory, ring: usize) -> Vec<Call> {
         let consumer = memory.consumer(ring);
         let mut frame = [0; MAX_FRAME_WORDS];
         let mut calls = Vec::new();
@@ -238,7 +238,7 @@ mod tests {
     /// One thread's calls in a memory of its own.
     struct Scene {
         thread: Thread,
-        memory: Memory,
+        memory: SharedMemory,
         ring: usize,
     }
 
@@ -341,7 +341,7 @@ mod tests {
         Scene::run(|scene| {
             let waiting = scene.begin(1000);
             let launcher =
-                |memory: &Memory| scene.thread.innermost(memory, 800, |_| true).map(|c| c.id);
+                |memory: &SharedMemory| scene.thread.innermost(memory, 800, |_| true).map(|c| c.id);
             assert_eq!(launcher(&scene.memory), Some(waiting.correlation_id));
             let next = mapped(1);
             next.set_control(control::FIRST_CALL_ID, FIRST_ID * 2);

@@ -11,12 +11,12 @@ use tracer_common::shim::{
 use tracer_common::slots::{self, tables};
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
-use tracer_hooks::{Sink, Wish, sys};
+use tracer_hooks::{Demand, Sink, sys};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
-use crate::memory::Memory;
+use crate::memory::SharedMemory;
 use crate::open_calls::Launcher;
 use crate::{exports, open_calls, rings};
 
@@ -63,15 +63,15 @@ impl Heartbeat {
     }
 
     /// The wish of a memory's owner, and the time for which its heartbeat has not changed.
-    fn wish(&self, memory: &Memory, now_ns: u64) -> (Wish, u64) {
+    fn wish(&self, memory: &SharedMemory, now_ns: u64) -> (Demand, u64) {
         let heartbeat = memory.control(control::HEARTBEAT_NS);
         let unchanged_ns = self.unchanged_ns(heartbeat, now_ns);
         let wish = match unchanged_ns {
-            _ if memory.control(control::RECORD) != 1 => Wish::Nothing,
-            _ if heartbeat == 0 => Wish::Later,
-            0..HEARTBEAT_TIMEOUT_NS => Wish::Record,
-            HEARTBEAT_TIMEOUT_NS..HEARTBEAT_GONE_NS => Wish::Later,
-            _ => Wish::Nothing,
+            _ if memory.control(control::RECORD) != 1 => Demand::Nothing,
+            _ if heartbeat == 0 => Demand::Later,
+            0..HEARTBEAT_TIMEOUT_NS => Demand::Record,
+            HEARTBEAT_TIMEOUT_NS..HEARTBEAT_GONE_NS => Demand::Later,
+            _ => Demand::Nothing,
         };
         (wish, unchanged_ns)
     }
@@ -113,7 +113,7 @@ impl Recorder {
     }
 
     /// Uses `memory` from now on, unless there is one already. Returns whether it does.
-    pub fn connect(&self, memory: Memory) -> bool {
+    pub fn connect(&self, memory: SharedMemory) -> bool {
         rings::new_memory();
         self.current.put(memory)
     }
@@ -123,7 +123,7 @@ impl Recorder {
         self.disconnect_if(|_| true)
     }
 
-    fn disconnect_if(&self, condition: impl FnOnce(&Memory) -> bool) -> bool {
+    fn disconnect_if(&self, condition: impl FnOnce(&SharedMemory) -> bool) -> bool {
         let gone = self.current.take(condition);
         if gone {
             self.backlog.clear();
@@ -209,7 +209,7 @@ fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
 }
 
 /// Reports the call of HIP, which we record, that has enqueued an operation. False if there is no room.
-fn link(memory: &Memory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
+fn link(memory: &SharedMemory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
     let Launcher { correlation_id, operation } = launcher;
     let owned = u32::from(by == Enqueuer::Caller);
     let record = Link { sequence, correlation_id, operation, owned };
@@ -233,11 +233,11 @@ fn symbol_frames(mut record: Symbol, name: &[u8]) -> Option<Vec<(u32, Vec<u64>)>
 }
 
 impl Sink for Recorder {
-    fn wanted(&self, now_ns: u64) -> Wish {
-        let Some(memory) = self.memory() else { return Wish::Nothing };
+    fn wanted(&self, now_ns: u64) -> Demand {
+        let Some(memory) = self.memory() else { return Demand::Nothing };
         let (wish, unchanged_ns) = self.heartbeat.wish(&memory, now_ns);
         let is_read = unchanged_ns < HEARTBEAT_TIMEOUT_NS;
-        if self.read.swap(is_read, Ordering::Relaxed) && !is_read && wish == Wish::Later {
+        if self.read.swap(is_read, Ordering::Relaxed) && !is_read && wish == Demand::Later {
             memory.lost(ShimLoss::UNREAD, 1);
         }
         wish
@@ -247,7 +247,7 @@ impl Sink for Recorder {
         self.disconnect_if(|memory| {
             let (wish, unchanged_ns) = self.heartbeat.wish(memory, sys::now_ns());
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
-            let goes = (remains == Remains::Nothing || unread) && wish == Wish::Nothing;
+            let goes = (remains == Remains::Nothing || unread) && wish == Demand::Nothing;
             if goes && memory.control(control::STATE) == state::NONE {
                 // Nobody wanted anything since it was connected: a thread that installs finds it gone and can say
                 // nothing into it.
@@ -404,7 +404,7 @@ impl Sink for Recorder {
 /// Probes at functions of HSA are told before: a call of another thread in between is lost rather than recorded twice.
 /// There is none inside of `hsa_init`. Probes at functions of HIP are not told: until they are gone, they leave out the
 /// functions that our code calls, which are those that we record.
-pub fn begin_calls(memory: &Memory) {
+pub fn begin_calls(memory: &SharedMemory) {
     let taken = tracer_hooks::calls::in_place();
     if taken == 0 {
         return;
@@ -435,33 +435,33 @@ mod tests {
     #[test]
     fn nobody_reading_means_not_wanted() {
         let recorder = Recorder::new();
-        assert_eq!(recorder.wanted(5), Wish::Nothing);
+        assert_eq!(recorder.wanted(5), Demand::Nothing);
         assert!(recorder.connect(mapped(1)));
         let set = |word, value| recorder.memory().expect("there").set_control(word, value);
         let now = 100 * HEARTBEAT_TIMEOUT_NS;
-        assert_eq!(recorder.wanted(now), Wish::Nothing, "not asked for");
+        assert_eq!(recorder.wanted(now), Demand::Nothing, "not asked for");
         set(control::RECORD, 1);
-        assert_eq!(recorder.wanted(now), Wish::Later, "no heartbeat yet");
+        assert_eq!(recorder.wanted(now), Demand::Later, "no heartbeat yet");
         set(control::HEARTBEAT_NS, now - HEARTBEAT_TIMEOUT_NS);
-        assert_eq!(recorder.wanted(now), Wish::Later, "the first that is seen is old");
+        assert_eq!(recorder.wanted(now), Demand::Later, "the first that is seen is old");
         set(control::HEARTBEAT_NS, now);
-        assert_eq!(recorder.wanted(now), Wish::Record);
-        assert_eq!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), Wish::Record, "from the future");
-        assert_eq!(recorder.wanted(2 * now), Wish::Record, "everything stood still");
+        assert_eq!(recorder.wanted(now), Demand::Record);
+        assert_eq!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), Demand::Record, "from the future");
+        assert_eq!(recorder.wanted(2 * now), Demand::Record, "everything stood still");
         let unread = || {
             let memory = recorder.memory().expect("there");
             memory.control(control::LOSSES + ShimLoss::UNREAD.0 as usize)
         };
         assert_eq!(unread(), 0, "nothing was missed");
         let mut looks = (2..).map(|i| recorder.wanted(2 * now + i * LONGEST_LOOK_NS));
-        let first = looks.position(|wish| wish != Wish::Record).expect("at some time");
+        let first = looks.position(|wish| wish != Demand::Record).expect("at some time");
         assert_eq!(first as u64, HEARTBEAT_TIMEOUT_NS / LONGEST_LOOK_NS - 2, "stale");
         assert!(!recorder.let_go(Remains::Nothing), "it may return");
-        assert_eq!(looks.find(|&wish| wish != Wish::Later), Some(Wish::Nothing), "it will not");
+        assert_eq!(looks.find(|&wish| wish != Demand::Later), Some(Demand::Nothing), "it will not");
         assert_eq!(unread(), 1, "since once");
         set(control::HEARTBEAT_NS, now + 1);
         set(control::RECORD, 0);
-        assert_eq!(recorder.wanted(now), Wish::Nothing);
+        assert_eq!(recorder.wanted(now), Demand::Nothing);
         assert!(!recorder.let_go(Remains::InFlight), "what is in flight is still to be written");
         assert!(recorder.let_go(Remains::Nothing) && recorder.memory().is_none());
         assert!(recorder.let_go(Remains::Nothing), "nothing is left");

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_hooks::sys;
 
-use crate::memory::Memory;
+use crate::memory::SharedMemory;
 
 /// Most rings that are used; as many as a sane layout has.
 const MAX_RINGS: usize = 4096;
@@ -31,7 +31,7 @@ thread_local! {
 
 /// The calling thread's ring, claimed if it has none; `None` if none is free.
 #[inline]
-pub fn mine(memory: &Memory, now_ns: u64) -> Option<usize> {
+pub fn mine(memory: &SharedMemory, now_ns: u64) -> Option<usize> {
     match RING.get() {
         (generation, ring) if generation == memory.generation() => Some(ring as usize),
         _ => claim(memory, now_ns),
@@ -39,7 +39,7 @@ pub fn mine(memory: &Memory, now_ns: u64) -> Option<usize> {
 }
 
 #[cold]
-fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
+fn claim(memory: &SharedMemory, now_ns: u64) -> Option<usize> {
     let generation = memory.generation();
     let (of, retry_after_ns) = RETRY.get();
     if of == generation && now_ns < retry_after_ns {

@@ -28,17 +28,17 @@ pub fn disarm() -> Duration {
 }
 
 /// Keeps the alarm from ending this process until this is dropped; if its time has come by then, it does at once.
-pub struct Held {
+pub struct AlarmHold {
     ends: Option<Instant>,
 }
 
 /// Holds the alarm off. If it has gone off already, the kernel ends this process before this returns.
-pub fn hold() -> Held {
+pub fn hold() -> AlarmHold {
     let rest = disarm();
-    Held { ends: (!rest.is_zero()).then(|| Instant::now() + rest) }
+    AlarmHold { ends: (!rest.is_zero()).then(|| Instant::now() + rest) }
 }
 
-impl Drop for Held {
+impl Drop for AlarmHold {
     fn drop(&mut self) {
         if let Some(ends) = self.ends {
             // Zero would remove the alarm.
@@ -60,7 +60,7 @@ fn set(left: Duration) -> Duration {
     Duration::from_secs(tv_sec.unsigned_abs()) + Duration::from_micros(tv_usec.unsigned_abs())
 }
 
-impl Held {
+impl AlarmHold {
     /// Whether there is an alarm.
     #[cfg(test)]
     pub fn is_armed(&self) -> bool {

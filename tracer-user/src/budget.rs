@@ -16,12 +16,12 @@ const LARGE: usize = 2;
 /// A fixed amount, shared out to processes, or to other owners that `K` tells apart.
 pub struct Budget<K> {
     most: usize,
-    all: Had,
-    had: HashMap<K, Had>,
+    all: Usage,
+    had: HashMap<K, Usage>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Had {
+struct Usage {
     /// The amount from the part for small pieces.
     small: usize,
     large: usize,
@@ -30,7 +30,7 @@ struct Had {
 impl<K: Copy + Eq + Hash> Budget<K> {
     /// Nothing of `most` is taken yet.
     pub fn new(most: usize) -> Self {
-        Self { most, all: Had::default(), had: HashMap::new() }
+        Self { most, all: Usage::default(), had: HashMap::new() }
     }
 
     /// The amount that `who` has.
@@ -47,7 +47,7 @@ impl<K: Copy + Eq + Hash> Budget<K> {
     /// Gives `who` this much more, if that is not beyond its share.
     pub fn take(&mut self, who: K, amount: usize) -> bool {
         let had = self.had.get(&who).copied().unwrap_or_default();
-        let others = Had { small: self.all.small - had.small, large: self.all.large - had.large };
+        let others = Usage { small: self.all.small - had.small, large: self.all.large - had.large };
         let for_small = self.most / 16 * FOR_SMALL;
         let after = had.small + had.large + amount;
         // A piece that was given stays, although others may have come since.
@@ -56,14 +56,14 @@ impl<K: Copy + Eq + Hash> Budget<K> {
         if large > had.large && large > (self.most - for_small - others.large) / LARGE {
             return false;
         }
-        self.all = Had { small: others.small + small, large: others.large + large };
-        self.had.insert(who, Had { small, large });
+        self.all = Usage { small: others.small + small, large: others.large + large };
+        self.had.insert(who, Usage { small, large });
         true
     }
 
     /// `who` is gone, with all that it had.
     pub fn give_back(&mut self, who: K) {
-        if let Some(Had { small, large }) = self.had.remove(&who) {
+        if let Some(Usage { small, large }) = self.had.remove(&who) {
             self.all.small -= small;
             self.all.large -= large;
         }

@@ -11,7 +11,7 @@ use crate::{
     probe,
     record::{GpuSource, Prospect},
     shown::{self, line, print},
-    trial::{self, Works},
+    trial::{self, TrialResult},
 };
 
 enum Finding {
@@ -136,7 +136,7 @@ fn kernel(findings: &mut Findings) {
         (_, Err(_)) => Err("not tried, for want of the capabilities below".to_owned()),
     };
     match trial {
-        Ok(Works { placing, load }) => {
+        Ok(TrialResult { placing, load }) => {
             let meaning = format!(
                 "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {placing}",
                 load.as_millis()

@@ -20,13 +20,13 @@ use rustix::{
 };
 
 /// A name in a directory.
-pub struct Place {
+pub struct DirectoryEntry {
     directory: OwnedFd,
     name: OsString,
     path: PathBuf,
 }
 
-impl Place {
+impl DirectoryEntry {
     /// The place of a file in a directory that exists.
     ///
     /// # Errors
@@ -233,9 +233,9 @@ mod tests {
     fn a_file_is_new_and_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
-        let file = Place::of(&path).unwrap().create().unwrap();
+        let file = DirectoryEntry::of(&path).unwrap().create().unwrap();
         assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
-        let again = Place::of(&path).unwrap().create().unwrap_err();
+        let again = DirectoryEntry::of(&path).unwrap().create().unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (elsewhere, link) = (directory.path().join("elsewhere"), directory.path().join("link"));
         symlink(&elsewhere, &link).unwrap();
-        let place = Place::of(&link).unwrap();
+        let place = DirectoryEntry::of(&link).unwrap();
         assert!(place.create().is_err() && place.open().unwrap().is_none());
         assert!(!elsewhere.exists());
         fs::write(&elsewhere, "mine").unwrap();
@@ -275,7 +275,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         fs::write(&path, "old").unwrap();
-        let place = Place::of(&path).unwrap();
+        let place = DirectoryEntry::of(&path).unwrap();
         let old = place.open().unwrap().unwrap();
         fs::rename(&path, directory.path().join("b")).unwrap();
         fs::write(&path, "another").unwrap();

@@ -14,7 +14,7 @@ use crate::{
     calibrate::{self, Cost},
     discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
-        Binary, Class, FunctionPlan, LiveProcess, Planner, Probed, ProcessMemory, Reached,
+        Binary, Class, FunctionPlan, LiveProcess, Planner, Probed, ProcessMemory, ReachedBy,
         ReturnProbe,
     },
     privileges,
@@ -195,10 +195,10 @@ fn row(plan: FunctionPlan, costs: &Costs) -> Row {
     let site = plan.site.as_ref();
     let return_probe = site.is_some_and(|s| s.return_probe == ReturnProbe::Allowed);
     let (reached, redirected_to) = match &plan.reached {
-        Reached::Exported => ("exported", None),
-        Reached::Implementation { .. } => ("implementation", None),
-        Reached::Stub { .. } => ("stub", None),
-        Reached::Redirected { target, probed, .. } => {
+        ReachedBy::Exported => ("exported", None),
+        ReachedBy::Implementation { .. } => ("implementation", None),
+        ReachedBy::Stub { .. } => ("stub", None),
+        ReachedBy::Redirected { target, probed, .. } => {
             let reached = match probed {
                 Probed::Stub => "stub",
                 Probed::Implementation { .. } => "implementation",

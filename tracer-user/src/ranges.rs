@@ -21,7 +21,7 @@ const MAX_CALLS: usize = 1 << 22;
 
 /// The owner of a range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Of {
+pub enum RangeOwner {
     /// A thread's: pushed and popped.
     Thread,
     /// A process's: started and stopped.
@@ -57,7 +57,7 @@ pub struct Mark {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// Its owner.
-    pub of: Of,
+    pub of: RangeOwner,
     /// Process and thread that began it, or ended it if only that is known.
     pub thread: (u32, u32),
     /// The call that did so.
@@ -129,13 +129,13 @@ impl Call {
     }
 
     /// The range that the call begins.
-    fn begun(&self, of: Of, place: usize) -> Range {
+    fn begun(&self, of: RangeOwner, place: usize) -> Range {
         let (message, begin_ns) = (self.message(), Some(self.time_ns));
         Range { message, begin_ns, end_ns: None, ..self.ended(of, place) }
     }
 
     /// The range that the call ends, if nothing else is known of it.
-    fn ended(&self, of: Of, place: usize) -> Range {
+    fn ended(&self, of: RangeOwner, place: usize) -> Range {
         let Self { thread, correlation_id, time_ns, .. } = *self;
         Range {
             of,
@@ -222,13 +222,13 @@ impl Ranges {
                 }),
                 roctx::PUSH => {
                     let place = self.threads.push(call.thread, call.time_ns);
-                    open.push(call.begun(Of::Thread, place));
+                    open.push(call.begun(RangeOwner::Thread, place));
                 }
                 roctx::POP => {
                     let place = self.threads.push(call.thread, call.time_ns);
                     self.ranges.push(match open.pop() {
                         Some(range) => range.until(call.time_ns, place),
-                        None => call.ended(Of::Thread, place),
+                        None => call.ended(RangeOwner::Thread, place),
                     });
                 }
                 _ => {}
@@ -245,10 +245,10 @@ impl Ranges {
             if u32::from(call.op) == roctx::STOP {
                 self.ranges.push(match open.remove(&call.id) {
                     Some(range) => range.until(call.time_ns, place),
-                    None => call.ended(Of::Process, place),
+                    None => call.ended(RangeOwner::Process, place),
                 });
             } else if call.has_begin {
-                let range = call.begun(Of::Process, place);
+                let range = call.begun(RangeOwner::Process, place);
                 // A range without an id is never stopped. An open range of the same id belongs to an earlier program.
                 let never_ends =
                     if call.id == 0 { Some(range) } else { open.insert(call.id, range) };
@@ -291,7 +291,7 @@ impl Ranges {
         let [threads, processes] = [&mut self.threads, &mut self.processes].map(Timeline::sums);
         for range in &mut self.ranges {
             let [begin, end] = range.places;
-            let sums = if range.of == Of::Thread { &threads } else { &processes };
+            let sums = if range.of == RangeOwner::Thread { &threads } else { &processes };
             range.gpu = sums[end].since(sums[begin]);
         }
     }

@@ -21,7 +21,7 @@ extern "C" fn probed(argument: u64) -> u64 {
 
 /// The result of a trial that worked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Works {
+pub struct TrialResult {
     /// How probes are placed.
     pub placing: Placing,
     /// The time that loading the programs took.
@@ -53,7 +53,7 @@ impl From<crate::probe::ProbeError> for TrialError {
 /// # Errors
 ///
 /// The step that does not work.
-pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works, TrialError> {
+pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<TrialResult, TrialError> {
     let began = std::time::Instant::now();
     let settings = Settings { ring_bytes: 4096, follow: Follow::Nobody, placing, preallocate };
     let mut programs = Programs::load(settings)?;
@@ -78,7 +78,7 @@ pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works,
             && result.as_ref().is_ok_and(|&result| result == call.ret)
     };
     match calls(&records)[..] {
-        [call] if as_made(&call) => Ok(Works { placing: programs.placing(), load }),
+        [call] if as_made(&call) => Ok(TrialResult { placing: programs.placing(), load }),
         ref calls => {
             let losses = programs.losses()?;
             let mut seen = format!("{calls:?}, losses {losses:?}");

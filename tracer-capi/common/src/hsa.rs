@@ -18,7 +18,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use tracer_common::hsa_functions::SLOTS;
 use tracer_common::hsa_layout;
-use tracer_records::api::{self, Argument, Kind, Operation, Place};
+use tracer_records::api::{self, Argument, ArgumentPlace, Kind, Operation};
 
 use crate::loaded::Loaded;
 
@@ -39,7 +39,7 @@ const POINTED_AT: (&str, &str, usize) = ("hsa_amd_memory_async_copy_rect", "rang
 #[derive(Debug)]
 pub struct Field {
     /// The place of the argument when the function is entered.
-    pub place: Place,
+    pub place: ArgumentPlace,
     /// The kind of its type.
     kind: Kind,
     /// Bytes of the structure.

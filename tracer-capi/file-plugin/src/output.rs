@@ -23,10 +23,10 @@ pub struct NotWritten(pub File);
 /// All files of a process.
 pub struct Output {
     process_id: u32,
-    place: Place,
+    place: Destination,
 }
 
-enum Place {
+enum Destination {
     Directory(PathBuf, BTreeMap<File, Target>),
     /// One for all files: lines come in the order in which they were made.
     Stdout(Target),
@@ -39,8 +39,8 @@ impl Output {
     /// Lines of a process; to standard output where no directory is named.
     pub fn new(process_id: u32, directory: Option<PathBuf>) -> Self {
         let place = match directory {
-            Some(directory) => Place::Directory(directory, BTreeMap::new()),
-            None => Place::Stdout(Some(buffered(Stdout))),
+            Some(directory) => Destination::Directory(directory, BTreeMap::new()),
+            None => Destination::Stdout(Some(buffered(Stdout))),
         };
         Self { process_id, place }
     }
@@ -48,8 +48,8 @@ impl Output {
     /// Writes a line, and makes the file if it is the first. It may stay in memory until [`Output::flush`].
     pub fn line(&mut self, file: File, line: impl Display) -> Result<(), NotWritten> {
         let (target, path) = match &mut self.place {
-            Place::Stdout(target) => (target, None),
-            Place::Directory(directory, files) => {
+            Destination::Stdout(target) => (target, None),
+            Destination::Directory(directory, files) => {
                 let path = directory.join(file.of_process(self.process_id));
                 let target = files.entry(file).or_insert_with(|| create(&path));
                 (target, Some(path))
@@ -63,8 +63,8 @@ impl Output {
     /// Writes the lines that are in memory. Returns whether all of them were written.
     pub fn flush(&mut self) -> bool {
         match &mut self.place {
-            Place::Stdout(target) => write(target, None, Write::flush).is_some(),
-            Place::Directory(directory, files) => {
+            Destination::Stdout(target) => write(target, None, Write::flush).is_some(),
+            Destination::Directory(directory, files) => {
                 // All of them, also behind one that cannot be written.
                 let mut all = true;
                 for (file, target) in files {
@@ -225,7 +225,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut output = Output::new(7, Some(directory.path().into()));
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let Place::Directory(_, files) = &mut output.place else { unreachable!() };
+        let Destination::Directory(_, files) = &mut output.place else { unreachable!() };
         files.insert(File::HccOps, Some(buffered(Own::of(full).unwrap())));
         output.line(File::HccOps, "one").unwrap();
         output.line(File::HipApi, "one").unwrap();

@@ -133,7 +133,7 @@ struct Info {
 }
 
 /// Not 0 ends the iteration. It may throw.
-type Tell = unsafe extern "C-unwind" fn(*mut Info, *mut c_void) -> c_int;
+type Callback = unsafe extern "C-unwind" fn(*mut Info, *mut c_void) -> c_int;
 
 /// Reports the tables that were handed over, whether a library took them or not.
 ///
@@ -142,7 +142,7 @@ type Tell = unsafe extern "C-unwind" fn(*mut Info, *mut c_void) -> c_int;
 /// The function takes `data`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn rocprofiler_register_iterate_registration_info(
-    tell: Option<Tell>,
+    tell: Option<Callback>,
     data: *mut c_void,
 ) -> u32 {
     let Some(tell) = tell else { return INVALID_ADDRESS };

@@ -114,12 +114,12 @@ unsafe impl Send for Loaded {}
 #[expect(unsafe_code, reason = "strings that stay")]
 unsafe impl Sync for Loaded {}
 
-struct Known {
+struct KnownCodeObjects {
     loaded: Vec<Arc<Loaded>>,
     /// The number of threads that are looking for loaded code objects, without the lock.
     looking: u32,
     /// Executables that are being destroyed, or were while somebody looked.
-    going: Vec<Going>,
+    going: Vec<DestroyedExecutable>,
     /// Code objects that are unloaded, until tools are told.
     unloaded: Vec<Arc<Loaded>>,
     /// Strings that tools were told. Tools may have kept their addresses.
@@ -127,13 +127,13 @@ struct Known {
 }
 
 /// An executable that is being destroyed, and the code objects of it that were known.
-struct Going {
+struct DestroyedExecutable {
     executable: u64,
     objects: Vec<Arc<Loaded>>,
     is_over: bool,
 }
 
-static KNOWN: Lock<Known> = Lock::new(Known {
+static KNOWN: Lock<KnownCodeObjects> = Lock::new(KnownCodeObjects {
     loaded: Vec::new(),
     looking: 0,
     going: Vec::new(),
@@ -141,7 +141,7 @@ static KNOWN: Lock<Known> = Lock::new(Known {
     strings: BTreeSet::new(),
 });
 
-impl Known {
+impl KnownCodeObjects {
     /// Adds the code objects that are not known.
     fn add(&mut self, executable: u64, all: Vec<(CodeObject, Vec<Symbol>)>) {
         for (object, symbols) in all {
@@ -215,7 +215,7 @@ impl Loaded {
 
     /// Tells those of the services that have not been told.
     fn tell_load(&self, services: Services) {
-        let telling = Telling::begin(self);
+        let telling = Notification::begin(self);
         for (place, service) in SDK.numbered(KIND, services) {
             let bit = 1 << place;
             // Relaxed: the thread that has set a bit first tells.
@@ -247,7 +247,7 @@ impl Loaded {
 
     /// Tells those of the services that were told that it was loaded.
     fn tell_unload(&self, is_meant: impl Fn(&Service) -> bool) {
-        let _telling = Telling::begin(self);
+        let _telling = Notification::begin(self);
         for (place, service) in SDK.numbered(KIND, Services::all()) {
             let bit = 1 << place;
             if is_meant(service) && self.told.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
@@ -282,16 +282,16 @@ impl Loaded {
 }
 
 /// A thread tells tools of a code object until this is dropped, also by an exception.
-struct Telling<'a>(&'a Loaded);
+struct Notification<'a>(&'a Loaded);
 
-impl<'a> Telling<'a> {
+impl<'a> Notification<'a> {
     fn begin(object: &'a Loaded) -> Self {
         object.telling.fetch_add(1, Ordering::SeqCst);
         Self(object)
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for Notification<'_> {
     fn drop(&mut self) {
         self.0.telling.fetch_sub(1, Ordering::SeqCst);
     }
@@ -346,7 +346,7 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     let is_one = |object: &mut Arc<Loaded>| object.executable == executable;
     let gone: Vec<_> = known.loaded.extract_if(.., is_one).collect();
     known.unloaded.extend(gone.iter().cloned());
-    known.going.push(Going { executable, objects: gone.clone(), is_over: false });
+    known.going.push(DestroyedExecutable { executable, objects: gone.clone(), is_over: false });
     drop(known);
     gone.iter().for_each(|object| object.is_unloaded.store(true, Ordering::SeqCst));
     // In a callback this thread may be the one that tells.

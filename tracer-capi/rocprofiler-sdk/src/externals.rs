@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use rocprofiler::callback::{Ask, Request};
+use rocprofiler::callback::{ExternalIdRequest, Request};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::Externals;
 use rocprofiler::status::{Result, Status};
@@ -32,7 +32,7 @@ type Function =
     unsafe extern "C-unwind" fn(u64, u64, u32, i32, u64, *mut u64, *mut c_void) -> c_int;
 
 /// Asks a tool, for a context.
-fn ask(context: u64, function: Function, data: *mut c_void) -> Ask {
+fn ask(context: u64, function: Function, data: *mut c_void) -> ExternalIdRequest {
     let data = Argument(data);
     Box::new(move |request: &Request| {
         let &Request { thread, kind, operation, correlation_id } = request;

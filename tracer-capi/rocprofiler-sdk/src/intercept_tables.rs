@@ -32,7 +32,7 @@ pub mod table {
 type Function = unsafe extern "C-unwind" fn(u32, u64, u64, *mut *mut c_void, u64, *mut c_void);
 
 /// A tool that wants tables.
-struct Wish {
+struct TableSubscriber {
     client: u32,
     tables: u32,
     function: Function,
@@ -40,7 +40,7 @@ struct Wish {
     calls: Calls,
 }
 
-static WISHES: Lock<Vec<Arc<Wish>>> = Lock::new(Vec::new());
+static SUBSCRIBERS: Lock<Vec<Arc<TableSubscriber>>> = Lock::new(Vec::new());
 
 /// The time that a thread waits for another one here.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -66,8 +66,8 @@ unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
             some if some & !table::ALL == 0 => some,
             _ => return Err(Status::InvalidArgument),
         };
-        let mut wishes = WISHES.lock_for(WAIT_NS).ok_or(Status::Error)?;
-        wishes.push(Arc::new(Wish {
+        let mut wishes = SUBSCRIBERS.lock_for(WAIT_NS).ok_or(Status::Error)?;
+        wishes.push(Arc::new(TableSubscriber {
             client: tools::current(),
             tables,
             function,
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
 
 /// A tool is called no more. Waits, until a time, for calls that are under way. Returns whether they have returned.
 pub fn silence(client: u32, until: Instant) -> bool {
-    let Some(mut wishes) = WISHES.lock_for(WAIT_NS) else { return false };
+    let Some(mut wishes) = SUBSCRIBERS.lock_for(WAIT_NS) else { return false };
     let own: Vec<_> = wishes.extract_if(.., |wish| wish.client == client).collect();
     drop(wishes);
     own.iter().for_each(|wish| wish.calls.silence());
@@ -94,7 +94,7 @@ pub fn silence(client: u32, until: Instant) -> bool {
 /// It is a table of this kind, which stays.
 pub unsafe fn tell(kind: u32, version: u64, instance: u64, mut table: *mut c_void) {
     // Not under the lock: a tool that is told may ask for more tables.
-    let wishes = WISHES.lock_for(WAIT_NS).map(|wishes| wishes.clone());
+    let wishes = SUBSCRIBERS.lock_for(WAIT_NS).map(|wishes| wishes.clone());
     for wish in wishes.iter().flatten().filter(|wish| wish.tables & kind != 0) {
         if let Some(_calling) = wish.calls.begin() {
             let (tables, data) = (ptr::from_mut(&mut table), wish.data.get());

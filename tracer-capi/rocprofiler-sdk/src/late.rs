@@ -20,7 +20,7 @@ const CUT: &str = "... (more was said)\n";
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// The memory, mapped, and its file.
-struct Memory {
+struct SharedMemory {
     at: NonNull<u8>,
     /// The length of the message.
     said: usize,
@@ -29,10 +29,10 @@ struct Memory {
 }
 
 // SAFETY: the mapping belongs to no thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 
 /// The memory of the tool which is there now.
-static MEMORY: Lock<Option<Memory>> = Lock::new(None);
+static MEMORY: Lock<Option<SharedMemory>> = Lock::new(None);
 
 /// The identity of a file: its device and its inode.
 type Id = (u64, u64);
@@ -74,7 +74,7 @@ impl Drop for File {
     }
 }
 
-impl Memory {
+impl SharedMemory {
     /// Maps the memory of a file; none if it is none.
     fn map(file: &File) -> Option<Self> {
         let is_whole = sys::sealed_bytes(file.number) == Some(BYTES);
@@ -122,7 +122,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: it was mapped so, and nobody has a pointer to it any more.
         unsafe { libc::munmap(self.at.as_ptr().cast(), BYTES) };
@@ -159,7 +159,7 @@ impl Request {
         if process::is_forked() {
             return Err(Refused::Forked);
         }
-        let memory = Memory::map(&file).ok_or(Refused::Memory)?;
+        let memory = SharedMemory::map(&file).ok_or(Refused::Memory)?;
         let path = memory.path().ok_or(Refused::Memory)?;
         let mut current = MEMORY.lock_for(WAIT_NS).ok_or(Refused::Busy)?;
         if current.is_some() {
@@ -221,7 +221,7 @@ pub fn say(line: &str) -> bool {
 }
 
 /// The memory of this process; a forked child has none.
-fn own() -> Option<Guard<'static, Option<Memory>>> {
+fn own() -> Option<Guard<'static, Option<SharedMemory>>> {
     if process::is_forked() { None } else { MEMORY.lock_for(WAIT_NS) }
 }
 

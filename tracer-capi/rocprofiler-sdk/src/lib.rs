@@ -7,7 +7,7 @@
 //! * [`runtime`]: how calls and work get in; [`threads`]: threads that the runtimes create.
 //! * [`sources`]: the sources of records; the kinds that cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
-//!   version has them; [`told`]: what tools are told at its begin and at its end.
+//!   version has them; [`traced_operation`]: one of which tools are told at its begin and at its end.
 //! * [`code_objects`], [`kernels`]: what is loaded; [`scratch`]: scratch memory of queues.
 //! * [`agents`]: CPUs and GPUs; [`externals`]: external ids of the calling thread.
 //! * [`absent`]: functions that are not implemented.
@@ -47,8 +47,8 @@ mod runtimes;
 mod scratch;
 mod sources;
 mod threads;
-mod told;
 mod tools;
+mod traced_operation;
 mod work;
 
 /// The configuration of the tools of this process.

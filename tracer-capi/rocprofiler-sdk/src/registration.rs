@@ -28,7 +28,7 @@ use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
 use crate::layout::{VERSION_NUMBER, VERSION_TEXT};
 use crate::records::{Initialization, Runtime};
-use crate::tools::{self, ClientId, Configure, Configured, Found, find};
+use crate::tools::{self, ClientId, Configure, Configured, FoundTool, find};
 use crate::{SDK, code_objects, late, log, process, runtimes, sources, work};
 
 /// The number of the first tool.
@@ -108,7 +108,7 @@ pub fn initialize() {
 }
 
 /// Configures and initializes these tools. The caller has begun the initialization.
-fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
+fn initialize_those(tools: impl FnOnce() -> Vec<FoundTool>) {
     IS_IN_TOOLS.set(true);
     // Also when a tool has thrown: others are not initialized a second time.
     let ends = AtEnd(|| {
@@ -219,7 +219,7 @@ impl<F: Fn()> Drop for AtEnd<F> {
 }
 
 /// Asks each tool for the functions to call. A tool that answers null takes no part.
-fn configure(tools: Vec<Found>) {
+fn configure(tools: Vec<FoundTool>) {
     for (priority, tool) in (0..).zip(tools) {
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
         tools::set_current(handle);
@@ -476,7 +476,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
         && LOADS.replace(false)
     {
         let place = "rocprofiler_force_configure".to_owned();
-        initialize_those(|| vec![Found { configure, place }]);
+        initialize_those(|| vec![FoundTool { configure, place }]);
         return answer::SUCCESS;
     }
     let forced = of(|| {

@@ -17,7 +17,7 @@ use tracer_hooks::abi::{SUCCESS, ScratchEvent, Status, ToolEvent};
 use tracer_hooks::{Tables, scratch};
 
 use crate::layout::agent_id;
-use crate::told::Told;
+use crate::traced_operation::TracedOperation;
 use crate::{SDK, calls, log, process, records};
 
 const KIND: Kind = Kind::ScratchMemory;
@@ -100,7 +100,7 @@ impl Payload {
 }
 
 /// An operation that has begun, and the time, ns of CLOCK_BOOTTIME.
-type Begun = (Box<Told<Payload>>, u64);
+type Begun = (Box<TracedOperation<Payload>>, u64);
 
 /// The runtime begins an operation.
 unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const ScratchEvent) -> Status {
@@ -115,7 +115,7 @@ unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const Scratch
     // SAFETY: the runtime's event, at the begin of this operation.
     let payload = unsafe { Payload::new(event, OPERATION) };
     let of = (KIND, OPERATION as u32);
-    let told = Box::new(Told::new(of, services, payload, calls::enqueue()));
+    let told = Box::new(TracedOperation::new(of, services, payload, calls::enqueue()));
     told.begin(ptr::from_ref(&frame) as usize);
     // Last: the work before is no part of the operation.
     keep(OPERATION, Some((told, timestamp_ns())));

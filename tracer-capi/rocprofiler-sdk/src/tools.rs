@@ -112,7 +112,7 @@ pub unsafe fn operations<'a>(
 }
 
 /// A tool, and the place where it was found.
-pub struct Found {
+pub struct FoundTool {
     pub configure: Configure,
     pub place: String,
 }
@@ -123,7 +123,7 @@ const LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
 
 /// All tools, in their order: one that is forced, those that the environment names, that of the program, and those of all
 /// libraries that are loaded.
-pub fn find(forced: Option<Configure>) -> Vec<Found> {
+pub fn find(forced: Option<Configure>) -> Vec<FoundTool> {
     let mut tools = Tools(Vec::new());
     if let Some(configure) = forced {
         tools.add(configure, || "rocprofiler_force_configure".to_owned());
@@ -158,12 +158,12 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
 }
 
 /// The tools, with each function once.
-struct Tools(Vec<Found>);
+struct Tools(Vec<FoundTool>);
 
 impl Tools {
     fn add(&mut self, configure: Configure, place: impl FnOnce() -> String) {
         if !self.0.iter().any(|found| ptr::fn_addr_eq(found.configure, configure)) {
-            self.0.push(Found { configure, place: place() });
+            self.0.push(FoundTool { configure, place: place() });
         }
     }
 
@@ -171,7 +171,7 @@ impl Tools {
     fn add_named(&mut self, name: &OsStr) {
         let Ok(path) = CString::new(name.as_bytes()) else { return };
         match load(&path) {
-            Ok(Found { configure, place }) => self.add(configure, || place),
+            Ok(FoundTool { configure, place }) => self.add(configure, || place),
             Err(why) => log::error(format_args!("{LIBRARIES}: {why}")),
         }
     }
@@ -182,7 +182,7 @@ impl Tools {
 /// # Errors
 ///
 /// The reason for which it is no tool.
-pub fn load(path: &CStr) -> core::result::Result<Found, String> {
+pub fn load(path: &CStr) -> core::result::Result<FoundTool, String> {
     let shown = path.to_string_lossy();
     // SAFETY: a library that the user has asked for, as the dynamic linker loads it.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
@@ -204,7 +204,7 @@ pub fn load(path: &CStr) -> core::result::Result<Found, String> {
             other.display()
         ));
     }
-    Ok(Found { configure, place: shown.into_owned() })
+    Ok(FoundTool { configure, place: shown.into_owned() })
 }
 
 fn configure_of(handle: *mut c_void) -> Option<Configure> {

@@ -57,7 +57,7 @@ pub struct Request {
 }
 
 /// Asks a tool. None: the pushed id counts. It may throw.
-pub type Ask = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;
+pub type ExternalIdRequest = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;
 
 /// The time between two looks of a thread that waits for callbacks.
 const LOOK: Duration = Duration::from_millis(1);

@@ -39,7 +39,7 @@ unsafe impl Send for Half {}
 unsafe impl Sync for Half {}
 
 /// A place for a record.
-pub struct Place<'a> {
+pub struct Reservation<'a> {
     half: &'a Half,
     at: NonNull<u64>,
     words: usize,
@@ -99,7 +99,7 @@ impl Half {
 
     /// Takes a place for a record of this many words; none if the half is closed or has no room.
     #[inline]
-    pub fn take(&self, words: usize) -> Option<Place<'_>> {
+    pub fn take(&self, words: usize) -> Option<Reservation<'_>> {
         let bytes = words.checked_mul(size_of::<u64>())?;
         let mut taken = self.taken.load(Ordering::Relaxed);
         loop {
@@ -117,7 +117,7 @@ impl Half {
             let (before, after) = (taken as usize, more as usize);
             // SAFETY: within the memory, which has room for the record there.
             let at = unsafe { self.begin.byte_add(before) };
-            return Some(Place { half: self, at, words, before, after });
+            return Some(Reservation { half: self, at, words, before, after });
         }
     }
 
@@ -145,7 +145,7 @@ impl Half {
     }
 }
 
-impl Place<'_> {
+impl Reservation<'_> {
     /// Fills the place with a record, of as many words as it was taken for.
     #[inline]
     pub fn fill(self, record: &[u64]) {

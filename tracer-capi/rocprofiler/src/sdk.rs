@@ -30,7 +30,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use tracer_hooks::lock::{Guard, Lock};
 
-use self::configuration::{Asked, Configuration, FIRST_BUFFER, FIRST_CONTEXT, KINDS, Plan};
+use self::configuration::{
+    Configuration, ExternalIdRequester, FIRST_BUFFER, FIRST_CONTEXT, KINDS, Plan,
+};
 use self::service::Receiver;
 use crate::callback::Callback;
 use crate::completions::Completions;
@@ -138,7 +140,7 @@ impl Sdk {
     fn publish(
         &self,
         services: [Vec<Service>; KINDS],
-        asked: [Vec<Asked>; KINDS],
+        asked: [Vec<ExternalIdRequester>; KINDS],
         contexts: Vec<&'static Context>,
     ) {
         let number = self.plan().map_or(0, |plan| plan.number) + 1;

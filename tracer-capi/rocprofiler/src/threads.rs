@@ -197,7 +197,7 @@ impl Watchers {
     /// Tells the watchers of the thread of `library` that `create` creates, on the calling thread; also where `create`
     /// throws.
     pub fn around<T>(&self, library: u32, create: impl FnOnce() -> T) -> T {
-        let around = Around { all: self.all(), library };
+        let around = ThreadCreation { all: self.all(), library };
         around.tell(|watcher| &*watcher.before);
         create()
     }
@@ -219,12 +219,12 @@ impl Watchers {
 }
 
 /// A thread is being created. When this is dropped, the thread was created.
-struct Around {
+struct ThreadCreation {
     all: &'static [&'static Watching],
     library: u32,
 }
 
-impl Around {
+impl ThreadCreation {
     fn tell(&self, which: fn(&Watcher) -> &(dyn Fn(u32) + Send + Sync)) {
         for one in self.all.iter().filter(|one| one.watcher.means(self.library)) {
             if let Some(_calling) = one.calls.begin() {
@@ -234,7 +234,7 @@ impl Around {
     }
 }
 
-impl Drop for Around {
+impl Drop for ThreadCreation {
     fn drop(&mut self) {
         self.tell(|watcher| &*watcher.after);
     }

@@ -17,7 +17,7 @@ const MOST_FUNCTIONS: u32 = 1024;
 
 /// How a function is told which kernel it launches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum By {
+enum KernelReference {
     /// By the address of its stub in the program.
     Stub,
     /// By a `hipFunction_t`.
@@ -25,14 +25,14 @@ enum By {
 }
 
 /// Functions that launch one kernel, and the argument that says which.
-const LAUNCHES: [(&str, &str, By); 7] = [
-    ("hipExtLaunchKernel", "function_address", By::Stub),
-    ("hipExtModuleLaunchKernel", "f", By::Function),
-    ("hipHccModuleLaunchKernel", "f", By::Function),
-    ("hipLaunchByPtr", "hostFunction", By::Stub),
-    ("hipLaunchCooperativeKernel", "f", By::Stub),
-    ("hipLaunchKernel", "function_address", By::Stub),
-    ("hipModuleLaunchKernel", "f", By::Function),
+const LAUNCHES: [(&str, &str, KernelReference); 7] = [
+    ("hipExtLaunchKernel", "function_address", KernelReference::Stub),
+    ("hipExtModuleLaunchKernel", "f", KernelReference::Function),
+    ("hipHccModuleLaunchKernel", "f", KernelReference::Function),
+    ("hipLaunchByPtr", "hostFunction", KernelReference::Stub),
+    ("hipLaunchCooperativeKernel", "f", KernelReference::Stub),
+    ("hipLaunchKernel", "function_address", KernelReference::Stub),
+    ("hipModuleLaunchKernel", "f", KernelReference::Function),
 ];
 
 type OfStub = unsafe extern "C" fn(*const c_void, *mut c_void) -> *const c_char;
@@ -42,7 +42,7 @@ type OfFunction = unsafe extern "C" fn(*const c_void) -> *const c_char;
 #[derive(Default)]
 struct Function {
     fields: &'static [Field],
-    launches: Option<(&'static Field, By)>,
+    launches: Option<(&'static Field, KernelReference)>,
 }
 
 /// The HIP runtime that is loaded.
@@ -93,8 +93,8 @@ impl Hip {
         // SAFETY: HIP's functions, with the argument of a call that HIP has made.
         let name = unsafe {
             match by {
-                By::Stub => self.of_stub.map(|name| name(argument, ptr::null_mut())),
-                By::Function => self.of_function.map(|name| name(argument)),
+                KernelReference::Stub => self.of_stub.map(|name| name(argument, ptr::null_mut())),
+                KernelReference::Function => self.of_function.map(|name| name(argument)),
             }
         };
         name.unwrap_or(ptr::null())

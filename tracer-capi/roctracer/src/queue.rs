@@ -29,7 +29,7 @@ struct Node<T> {
 }
 
 /// The values that were taken, the oldest first.
-pub struct Taken<T>(*mut Node<T>);
+pub struct TakenValues<T>(*mut Node<T>);
 
 // SAFETY: values go from the thread that pushes to the one that takes.
 unsafe impl<T: Send> Send for Queue<T> {}
@@ -73,7 +73,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes all values.
-    pub fn take(&self) -> Taken<T> {
+    pub fn take(&self) -> TakenValues<T> {
         // Acquire pairs with the Release in `push`.
         let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest = ptr::null_mut();
@@ -82,7 +82,7 @@ impl<T> Queue<T> {
             let older = unsafe { ptr::replace(&raw mut (*newest).older, oldest) };
             (oldest, newest) = (newest, older);
         }
-        Taken(oldest)
+        TakenValues(oldest)
     }
 
     /// Whether nothing is in it.
@@ -103,14 +103,14 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-impl<T> Default for Taken<T> {
+impl<T> Default for TakenValues<T> {
     /// Nothing.
     fn default() -> Self {
         Self(ptr::null_mut())
     }
 }
 
-impl<T> Iterator for Taken<T> {
+impl<T> Iterator for TakenValues<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
@@ -125,7 +125,7 @@ impl<T> Iterator for Taken<T> {
     }
 }
 
-impl<T> Drop for Taken<T> {
+impl<T> Drop for TakenValues<T> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

@@ -28,7 +28,7 @@ pub trait Runtime: Sync + 'static {
     type Data: Default + 'static;
 
     /// The calls of every thread: [`calls_of_threads`](capi_sources::calls_of_threads).
-    const THREADS: OfThreads<Kept<Self::Data>>;
+    const THREADS: OfThreads<OpenCall<Self::Data>>;
 
     /// The parts of a function's calls that are recorded, by the function's place among those of the runtime's tables.
     fn wish(place: usize) -> Option<calls::Wanted>;
@@ -58,7 +58,7 @@ pub trait Runtime: Sync + 'static {
 
 /// The data that is kept of a call.
 #[derive(Default)]
-pub struct Kept<D> {
+pub struct OpenCall<D> {
     op: u32,
     callback: CallbackState,
     /// Callbacks are told of it.
@@ -68,7 +68,7 @@ pub struct Kept<D> {
     phase_data: u64,
 }
 
-impl<D> Kept<D> {
+impl<D> OpenCall<D> {
     /// Whether it is a call of an operation.
     pub fn is_of(&self, op: u32) -> bool {
         self.op == op

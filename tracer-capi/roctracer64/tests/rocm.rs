@@ -31,7 +31,7 @@ struct Scene {
 
 /// How often a function was told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Told {
+struct CallCounts {
     entered: u64,
     exited: u64,
     recorded: u64,
@@ -58,7 +58,7 @@ struct Work {
 struct Outcome {
     counts: BTreeMap<String, u64>,
     launches: BTreeMap<String, u64>,
-    told: BTreeMap<String, Told>,
+    told: BTreeMap<String, CallCounts>,
     told_launches: BTreeMap<String, u64>,
     /// Calls that callbacks made.
     own: u64,
@@ -256,7 +256,7 @@ impl Scene {
                 }
                 [function, entered, exited, recorded] => {
                     let [entered, exited, recorded] = [entered, exited, recorded].map(number);
-                    let told = Told { entered, exited, recorded };
+                    let told = CallCounts { entered, exited, recorded };
                     outcome.told.insert(function.to_owned(), told);
                 }
                 _ => {}
@@ -278,7 +278,7 @@ impl Outcome {
         for (function, &count) in self.counts.iter().filter(|(name, _)| name.contains(runtime)) {
             let called = if callbacks { count } else { 0 };
             let recorded = if activities { count } else { 0 };
-            let expected = Told { entered: called, exited: called, recorded };
+            let expected = CallCounts { entered: called, exited: called, recorded };
             let told = self.told.get(function).copied().unwrap_or_default();
             assert_eq!(told, expected, "{function}: {self:#?}");
             compared += 1;
@@ -408,7 +408,7 @@ fn rocm_callbacks_that_call_hip() {
     assert!(outcome.own > 800, "{outcome:?}");
     let told = outcome.told["hipGetDevice"];
     let called = outcome.counts.get("hipGetDevice").copied().unwrap_or(0);
-    let expected = Told { entered: called, exited: called, recorded: called + outcome.own };
+    let expected = CallCounts { entered: called, exited: called, recorded: called + outcome.own };
     assert_eq!(told, expected);
 }
 
@@ -505,7 +505,7 @@ fn rocm_calls_of_hsa() {
         let outcome = scene.run("hsa_calls", program, arguments);
         let told = outcome.told["hsa_signal_store_screlease"];
         assert!(told.entered > 5, "{told:?}");
-        for (function, &Told { entered, exited, recorded }) in &outcome.told {
+        for (function, &CallCounts { entered, exited, recorded }) in &outcome.told {
             let of_callbacks = if function == "hsa_iterate_agents" { outcome.own } else { 0 };
             assert_eq!((entered, recorded), (exited, entered + of_callbacks), "{function}");
         }

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const IDS: u64 = 1024;
 
 /// The first id that no thread has taken; 0 is none. On a cache line of its own: others are read at every call.
-static NEXT_IDS: Alone = Alone(AtomicU64::new(IDS));
+static NEXT_IDS: CacheLine = CacheLine(AtomicU64::new(IDS));
 
 #[repr(align(128))]
-struct Alone(AtomicU64);
+struct CacheLine(AtomicU64);
 
 thread_local! {
     /// The calling thread's next id. A multiple of [`IDS`] means that the thread has none left. Atomic for handlers of

@@ -88,10 +88,10 @@ impl<T: Default> Calls<T> {
 
 /// The place of a thread's calls of a runtime. Without a destructor: a program calls the runtime in destructors of its
 /// own, to a thread's very end.
-pub type Place<T> = LocalKey<Cell<*mut Calls<T>>>;
+pub type CallsOfThread<T> = LocalKey<Cell<*mut Calls<T>>>;
 
 /// Gives the calls back when the thread ends. Calls that come later stay.
-pub struct AtEnd<T: 'static>(pub &'static Place<T>);
+pub struct AtEnd<T: 'static>(pub &'static CallsOfThread<T>);
 
 impl<T> Drop for AtEnd<T> {
     fn drop(&mut self) {
@@ -123,7 +123,7 @@ macro_rules! calls_of_threads {
 /// The calls of every thread.
 pub struct OfThreads<T: 'static> {
     /// Where they are.
-    pub place: &'static Place<T>,
+    pub place: &'static CallsOfThread<T>,
     /// The guard that gives them back.
     pub at_end: &'static LocalKey<AtEnd<T>>,
 }

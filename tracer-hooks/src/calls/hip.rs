@@ -15,7 +15,7 @@ use tracer_common::hip_functions::{COMPILER, LEFT_OUT, RUNTIME, SLOT_COUNT, SLOT
 use tracer_common::hip_wrappers::{Code, Getter, Getters};
 use tracer_common::slots::{self, tables};
 
-use super::open::{PLACES, SINK};
+use super::open::{SINK, SLOT_STATES};
 use super::thunks;
 use crate::lock::Lock;
 use crate::state::STATE;
@@ -74,8 +74,8 @@ pub fn follow() {
 
 /// Whether calls of a slot of HIP's are wanted.
 fn is_wanted(slot: usize) -> bool {
-    let place = PLACES.get(slots::HIP.start + slot);
-    place.is_some_and(|place| place.wish.load(Ordering::Relaxed) != 0)
+    let state = SLOT_STATES.get(slots::HIP.start + slot);
+    state.is_some_and(|state| state.wish.load(Ordering::Relaxed) != 0)
         && SLOTS.get(slot).is_some_and(|function| !LEFT_OUT.contains(&function.name))
 }
 
@@ -174,8 +174,8 @@ impl Library {
         }
         // SAFETY: the table is as long as it says, and made of words, which others may call through at any time.
         let entry = unsafe { &*((table.address + at) as *const AtomicUsize) };
-        if let Some(place) = PLACES.get(thunk) {
-            place.cover(entry, thunks::address(thunk), MADE_ONCE);
+        if let Some(state) = SLOT_STATES.get(thunk) {
+            state.cover(entry, thunks::address(thunk), MADE_ONCE);
         }
     }
 }

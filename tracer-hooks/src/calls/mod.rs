@@ -27,7 +27,7 @@ use crate::runtime::Tables;
 
 pub use hip::{follow as follow_hip, patch as patch_hip};
 pub use open::{CallSink, Detail};
-use open::{PLACES, Place, SINK};
+use open::{SINK, SLOT_STATES, SlotState};
 
 /// The number of times that the HSA runtime made its tables. HIP's are made once.
 static MADE: AtomicU32 = AtomicU32::new(1);
@@ -37,9 +37,9 @@ static MADE: AtomicU32 = AtomicU32::new(1);
 pub fn want(wishes: impl Iterator<Item = u64>, sink: &'static dyn CallSink) -> bool {
     SINK.get_or_init(|| sink);
     let mut any = false;
-    for (place, wish) in PLACES.iter().zip(wishes) {
+    for (state, wish) in SLOT_STATES.iter().zip(wishes) {
         let wish = Wanted::from_word(wish).map_or(0, Wanted::to_word);
-        place.wish.store(wish, Ordering::Relaxed);
+        state.wish.store(wish, Ordering::Relaxed);
         any |= wish != 0;
     }
     any
@@ -75,20 +75,22 @@ fn patch_table(
     offset: impl Fn(usize) -> Option<usize>,
 ) {
     for slot in slots {
-        let (Some(place), Some(function)) = (PLACES.get(slot), SLOTS.get(slot)) else { continue };
+        let (Some(state), Some(function)) = (SLOT_STATES.get(slot), SLOTS.get(slot)) else {
+            continue;
+        };
         let has = |at: &usize| at + size_of::<AtomicUsize>() <= table.minor as usize;
         let Some(offset) = offset(slot).filter(has) else { continue };
-        if place.wish.load(Ordering::Relaxed) == 0 || function.name == LEFT_OUT {
+        if state.wish.load(Ordering::Relaxed) == 0 || function.name == LEFT_OUT {
             continue;
         }
         // SAFETY: the table is as long as its version says, as the code that accepted it has checked, and made of
         // words, which others may call through at any time.
         let entry = unsafe { &*ptr::from_ref(table).byte_add(offset).cast::<AtomicUsize>() };
-        place.cover(entry, thunks::address(slot), MADE.load(Ordering::Acquire));
+        state.cover(entry, thunks::address(slot), MADE.load(Ordering::Acquire));
     }
 }
 
-impl Place {
+impl SlotState {
     /// Puts `thunk` into `entry`, if what is there can be its original. The table is the `made`th of its kind.
     fn cover(&self, entry: &AtomicUsize, thunk: usize, made: u32) {
         loop {
@@ -118,24 +120,24 @@ impl Place {
 pub(crate) fn beneath(address: usize) -> usize {
     let mut slots = slots::HSA;
     let slot = slots.find(|&slot| thunks::address(slot) == address && address != 0);
-    let place = slot.and_then(|slot| PLACES.get(slot));
+    let state = slot.and_then(|slot| SLOT_STATES.get(slot));
     // Acquire pairs with the Release in `cover`.
-    place.map_or(address, |place| place.original.load(Ordering::Acquire))
+    state.map_or(address, |state| state.original.load(Ordering::Acquire))
 }
 
 /// The function of a slot's entry, which our thunk leads to; 0 while that has not been there.
 pub fn original(slot: usize) -> usize {
     // Acquire pairs with the Release in `cover`.
-    PLACES.get(slot).map_or(0, |place| place.original.load(Ordering::Acquire))
+    SLOT_STATES.get(slot).map_or(0, |state| state.original.load(Ordering::Acquire))
 }
 
 /// The tables in which thunks are whose calls are wanted: bits of [`tables`].
 pub fn in_place() -> u8 {
     let mut bits = hip::in_place();
-    for (slot, place) in PLACES.iter().enumerate().take(slots::HSA.end) {
-        let wanted = place.wish.load(Ordering::Relaxed) != 0;
+    for (slot, state) in SLOT_STATES.iter().enumerate().take(slots::HSA.end) {
+        let wanted = state.wish.load(Ordering::Relaxed) != 0;
         // Acquire pairs with the Release in `cover`.
-        if wanted && place.original.load(Ordering::Acquire) != 0 {
+        if wanted && state.original.load(Ordering::Acquire) != 0 {
             bits |= tables::of_slot(slot);
         }
     }
@@ -144,22 +146,22 @@ pub fn in_place() -> u8 {
 
 /// Begins to record the wanted parts of calls of these slots.
 pub fn begin(slots: Range<usize>) {
-    for place in PLACES.get(slots).into_iter().flatten() {
-        place.wanted.store(place.wish.load(Ordering::Relaxed), Ordering::Release);
+    for state in SLOT_STATES.get(slots).into_iter().flatten() {
+        state.wanted.store(state.wish.load(Ordering::Relaxed), Ordering::Release);
     }
 }
 
 /// Begins or stops to record the calls of a slot that [`want`] named.
 pub fn record(slot: usize, on: bool) {
-    if let Some(place) = PLACES.get(slot) {
-        let wanted = if on { place.wish.load(Ordering::Relaxed) } else { 0 };
-        place.wanted.store(wanted, Ordering::Release);
+    if let Some(state) = SLOT_STATES.get(slot) {
+        let wanted = if on { state.wish.load(Ordering::Relaxed) } else { 0 };
+        state.wanted.store(wanted, Ordering::Release);
     }
 }
 
 /// Stops to record. Calls that are open are told of when they end.
 pub fn end() {
-    for place in &PLACES {
-        place.wanted.store(0, Ordering::Release);
+    for state in &SLOT_STATES {
+        state.wanted.store(0, Ordering::Release);
     }
 }

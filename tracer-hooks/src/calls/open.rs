@@ -47,8 +47,8 @@ pub enum Detail {
     All,
 }
 
-/// An entry of a table.
-pub struct Place {
+/// A function in the tables of a runtime: whether its calls are recorded, and what stood in its entry.
+pub struct SlotState {
     /// The parts of the call that are recorded now: a [`Wanted`] word.
     pub wanted: AtomicU64,
     /// The parts that are to be recorded whenever we record.
@@ -60,8 +60,8 @@ pub struct Place {
 }
 
 /// The entries, by slot.
-pub static PLACES: [Place; SLOT_COUNT] = [const {
-    Place {
+pub static SLOT_STATES: [SlotState; SLOT_COUNT] = [const {
+    SlotState {
         wanted: AtomicU64::new(0),
         wish: AtomicU64::new(0),
         original: AtomicUsize::new(0),
@@ -97,7 +97,8 @@ impl Open {
     #[inline(never)]
     pub fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
         contained_without_points(|| {
-            let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
+            let word =
+                SLOT_STATES.get(slot).map_or(0, |state| state.wanted.load(Ordering::Relaxed));
             let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };
             let call = &mut self.call;
             (call.domain, call.operation) = (wanted.domain, wanted.operation);

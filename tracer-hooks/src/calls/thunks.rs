@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use tracer_common::slots::{SLOT_COUNT, function};
 
-use super::open::{Open, PLACES};
+use super::open::{Open, SLOT_STATES};
 use crate::state::STATE;
 
 macro_rules! original {
@@ -17,7 +17,7 @@ macro_rules! original {
         core::mem::transmute::<
             usize,
             unsafe extern "C-unwind" fn(u64, u64, u64, u64, u64, u64, $(word!($stack)),*) -> u64,
-        >(PLACES[$slot].original.load(Ordering::Relaxed))
+        >(SLOT_STATES[$slot].original.load(Ordering::Relaxed))
     };
 }
 
@@ -32,7 +32,7 @@ macro_rules! thunk {
         unsafe extern "C-unwind" fn $thunk<const SLOT: usize>(
             a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, $($stack: u64),*
         ) -> u64 {
-            if PLACES[SLOT].wanted.load(Ordering::Relaxed) != 0 && STATE.active() {
+            if SLOT_STATES[SLOT].wanted.load(Ordering::Relaxed) != 0 && STATE.active() {
                 // SAFETY: the application's own call.
                 return unsafe { $recorded::<SLOT>(a, b, c, d, e, f, $($stack),*) };
             }
@@ -194,11 +194,11 @@ mod tests {
     }
 
     /// Calls, each with all of its words on the stack.
-    struct Told(Mutex<Vec<(Call, Vec<u64>)>>);
+    struct CollectedCalls(Mutex<Vec<(Call, Vec<u64>)>>);
 
-    static TOLD: Told = Told(Mutex::new(Vec::new()));
+    static TOLD: CollectedCalls = CollectedCalls(Mutex::new(Vec::new()));
 
-    impl CallSink for Told {
+    impl CallSink for CollectedCalls {
         fn begins(&self, _: &mut Call, _: usize) -> calls::Detail {
             calls::Detail::All
         }
@@ -221,7 +221,7 @@ mod tests {
                 assert!(STATE.phase.apply(event).is_ok());
             }
             HIP.for_each(|slot| {
-                PLACES[slot].original.store(original as *const () as usize, Ordering::Relaxed);
+                SLOT_STATES[slot].original.store(original as *const () as usize, Ordering::Relaxed);
                 jumps(slot);
                 records(slot);
             });
@@ -237,7 +237,7 @@ mod tests {
 
     fn records(slot: usize) {
         let wanted = Wanted { operation: slot as u16, args: 6, stack_args: 3, ..Wanted::default() };
-        PLACES[slot].wanted.store(wanted.to_word(), Ordering::Relaxed);
+        SLOT_STATES[slot].wanted.store(wanted.to_word(), Ordering::Relaxed);
         let first = call(slot);
         let told = core::mem::take(&mut *TOLD.0.lock().expect("not poisoned"));
         let [(call, stack)] = &told[..] else { panic!("slot {slot}: {told:?}") };
@@ -346,9 +346,9 @@ mod cancelled {
             for event in [Event::Install, Event::Begin] {
                 assert!(STATE.phase.apply(event).is_ok());
             }
-            PLACES[SLOT].original.store(original as *const () as usize, Ordering::Relaxed);
+            SLOT_STATES[SLOT].original.store(original as *const () as usize, Ordering::Relaxed);
             let wanted = Wanted { args: 1, ..Wanted::default() };
-            PLACES[SLOT].wanted.store(wanted.to_word(), Ordering::Relaxed);
+            SLOT_STATES[SLOT].wanted.store(wanted.to_word(), Ordering::Relaxed);
             for is_known in [false, true] {
                 if is_known {
                     sys::look_for_cancellation();

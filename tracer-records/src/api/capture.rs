@@ -12,7 +12,7 @@ use tracer_common::{
 
 use super::{
     by_name,
-    table::{Operation, Place},
+    table::{ArgumentPlace, Operation},
 };
 
 /// The number of stack words that a record holds.
@@ -163,8 +163,8 @@ fn is_a_moment(op: &Operation) -> bool {
 pub(super) fn out_register(op: &Operation) -> Option<u8> {
     let (_, arg) = OUTPUTS.iter().find(|(name, _)| *name == op.name)?;
     match op.arg(arg)?.place {
-        Place::Register(n) => Some(n),
-        Place::Stack(_) | Place::Vector(_) => None,
+        ArgumentPlace::Register(n) => Some(n),
+        ArgumentPlace::Stack(_) | ArgumentPlace::Vector(_) => None,
     }
 }
 
@@ -175,7 +175,9 @@ pub(super) fn stack_args(op: &Operation) -> u8 {
         return 0;
     }
     let ends = op.args.iter().filter_map(|arg| match arg.place {
-        Place::Stack(first) if arg.ty.kind.printable() => Some(usize::from(first) + arg.words()),
+        ArgumentPlace::Stack(first) if arg.ty.kind.printable() => {
+            Some(usize::from(first) + arg.words())
+        }
         _ => None,
     });
     ends.filter(|end| *end <= MAX_STACK_ARGS).max().unwrap_or(0) as u8
@@ -199,8 +201,8 @@ pub fn captured(op: &Operation) -> Capture {
 pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     let op = by_name(slot.name).filter(|op| op.name != LEFT_OUT)?;
     let registers = op.args.iter().filter_map(|arg| match arg.place {
-        Place::Register(first) => Some(first + arg.words() as u8),
-        Place::Stack(_) | Place::Vector(_) => None,
+        ArgumentPlace::Register(first) => Some(first + arg.words() as u8),
+        ArgumentPlace::Stack(_) | ArgumentPlace::Vector(_) => None,
     });
     let capture = captured(op);
     Some(Wanted {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tracer_common::bpf::flag;
 
 use super::capture::{out_register, stack_args};
-use super::table::{Argument, Enumeration, Kind, Operation, Place};
+use super::table::{Argument, ArgumentPlace, Enumeration, Kind, Operation};
 
 /// The captured words of one call.
 #[derive(Clone, Copy)]
@@ -22,11 +22,11 @@ impl Captured<'_> {
             return None;
         }
         let (from, first) = match arg.place {
-            Place::Register(n) => (self.args.as_slice(), usize::from(n)),
-            Place::Stack(n) if self.flags & flag::STACK_ARGS != 0 => {
+            ArgumentPlace::Register(n) => (self.args.as_slice(), usize::from(n)),
+            ArgumentPlace::Stack(n) if self.flags & flag::STACK_ARGS != 0 => {
                 (self.extra.get(..usize::from(stack_args(op)))?, usize::from(n))
             }
-            Place::Stack(_) | Place::Vector(_) => return None,
+            ArgumentPlace::Stack(_) | ArgumentPlace::Vector(_) => return None,
         };
         match from.get(first..first + arg.words())? {
             [word] => Some([*word, 0]),
@@ -50,7 +50,7 @@ pub fn argument(
 /// The value that an argument pointed at when the call returned; `None` if not captured.
 pub fn output(op: &Operation, arg: &Argument, extra: &[u64; 3], flags: u16) -> Option<u64> {
     let register = out_register(op).filter(|_| flags & flag::OUT_VALUE != 0)?;
-    (arg.place == Place::Register(register)).then_some(extra[0])
+    (arg.place == ArgumentPlace::Register(register)).then_some(extra[0])
 }
 
 /// The arguments of a call: `dst=0x7f00, src=0x7ffc, sizeBytes=16, kind=hipMemcpyHostToDevice`.

@@ -35,7 +35,7 @@ pub use capture::{captured, is_called_by_shim, shim_call};
 pub use format::{argument, format_args, format_return, output};
 pub use launch::{Launch, launch, stream};
 pub use outcome::{Outcome, outcome};
-pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};
+pub use table::{Argument, ArgumentPlace, Enumeration, Kind, Operation, Type};
 
 /// Finds a function by its name, or by its symbol where that differs (C++ linkage).
 pub fn by_name(name: &str) -> Option<&'static Operation> {

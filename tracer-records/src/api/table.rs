@@ -38,7 +38,7 @@ pub struct Argument {
     /// Its type.
     pub ty: &'static Type,
     /// The place of its first word. Further words follow in the next registers or stack words.
-    pub place: Place,
+    pub place: ArgumentPlace,
 }
 
 impl Argument {
@@ -49,7 +49,7 @@ impl Argument {
 
 /// The place of an argument at entry (System V ABI, x86-64).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ArgumentPlace {
     /// Index into `rdi, rsi, rdx, rcx, r8, r9`.
     Register(u8),
     /// 8-byte words above the return address.
@@ -137,13 +137,13 @@ impl Enumeration {
 }
 
 pub(super) const fn register(name: &'static str, ty: &'static Type, n: u8) -> Argument {
-    Argument { name, ty, place: Place::Register(n) }
+    Argument { name, ty, place: ArgumentPlace::Register(n) }
 }
 
 pub(super) const fn stack(name: &'static str, ty: &'static Type, n: u8) -> Argument {
-    Argument { name, ty, place: Place::Stack(n) }
+    Argument { name, ty, place: ArgumentPlace::Stack(n) }
 }
 
 pub(super) const fn vector(name: &'static str, ty: &'static Type, n: u8) -> Argument {
-    Argument { name, ty, place: Place::Vector(n) }
+    Argument { name, ty, place: ArgumentPlace::Vector(n) }
 }

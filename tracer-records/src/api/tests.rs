@@ -12,7 +12,7 @@ fn op(name: &str) -> &'static Operation {
     by_name(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-fn places(name: &str) -> Vec<(&'static str, Place)> {
+fn places(name: &str) -> Vec<(&'static str, ArgumentPlace)> {
     op(name).args.iter().map(|arg| (arg.name, arg.place)).collect()
 }
 
@@ -83,7 +83,7 @@ fn ids_are_those_of_hip_and_roctracer() {
 
 #[test]
 fn arguments_are_where_the_abi_puts_them() {
-    use Place::{Register, Stack, Vector};
+    use ArgumentPlace::{Register, Stack, Vector};
     assert_eq!(places("hipMalloc"), [("ptr", Register(0)), ("size", Register(1))]);
     assert_eq!(
         places("hipLaunchKernel"),
@@ -313,11 +313,11 @@ fn slots_of_hip_have_as_many_words_on_the_stack_as_their_functions() {
     for slot in SLOTS {
         let Some(op) = by_name(slot.name) else { continue };
         known += 1;
-        let is_float = |arg: &Argument| matches!(arg.place, Place::Vector(_));
+        let is_float = |arg: &Argument| matches!(arg.place, ArgumentPlace::Vector(_));
         assert_eq!(op.args.iter().any(is_float), LEFT_OUT.contains(&slot.name), "{}", slot.name);
         let words = op.args.iter().filter_map(|arg| match arg.place {
-            Place::Stack(first) => Some(usize::from(first) + arg.words()),
-            Place::Register(_) | Place::Vector(_) => None,
+            ArgumentPlace::Stack(first) => Some(usize::from(first) + arg.words()),
+            ArgumentPlace::Register(_) | ArgumentPlace::Vector(_) => None,
         });
         assert_eq!(slot.stack_words, words.max().unwrap_or(0), "{}", slot.name);
         let wanted = shim_call(&slot).expect(slot.name);
@@ -339,8 +339,8 @@ fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
         }
         assert!(!op.args.iter().any(by_value), "{}: a thunk cannot pass it on", slot.name);
         let words = op.args.iter().filter_map(|arg| match arg.place {
-            Place::Stack(first) => Some(usize::from(first) + arg.words()),
-            Place::Register(_) | Place::Vector(_) => None,
+            ArgumentPlace::Stack(first) => Some(usize::from(first) + arg.words()),
+            ArgumentPlace::Register(_) | ArgumentPlace::Vector(_) => None,
         });
         assert_eq!(slot.stack_words, words.max().unwrap_or(0), "{}", slot.name);
         let wanted = shim_call(&slot).expect(slot.name);

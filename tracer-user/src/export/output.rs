@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::ExportError;
-use crate::files::{self, Place};
+use crate::files::{self, DirectoryEntry};
 use crate::privileges;
 
 /// The size of the buffer in which lines are collected before they are written.
@@ -65,7 +65,7 @@ impl Output {
 
 /// Creates a file, in the place of another one if `force` says so; none if something else is there.
 fn create(path: &Path, force: bool) -> io::Result<Option<File>> {
-    let place = Place::of(path)?;
+    let place = DirectoryEntry::of(path)?;
     match place.create() {
         Err(error) if force && error.kind() == ErrorKind::AlreadyExists => {
             let Some(old) = place.open()? else { return Ok(None) };

@@ -30,22 +30,22 @@ use tracer_records::model::{ApiCall, Event, StringId, op_flag};
 const MAX_FILES: usize = 1 << 14;
 
 /// The destination of an event.
-enum Place {
+enum Destination {
     /// Into this file of this process.
     File(u32, File),
     /// Nowhere; counted here.
     Nowhere(fn(&mut LeftOut) -> &mut u64),
 }
 
-fn place(event: &Event) -> Place {
+fn place(event: &Event) -> Destination {
     let record = event.record();
     let (process_id, flags) = match event {
         Event::Api(_) => {
             return match record.domain {
-                Domain::HIP_API => Place::File(record.process_or_device, File::HipApi),
-                Domain::HSA_API => Place::File(record.process_or_device, File::HsaApi),
-                Domain::ROCTX => Place::File(record.process_or_device, File::Roctx),
-                _ => Place::Nowhere(|left_out| &mut left_out.other_calls),
+                Domain::HIP_API => Destination::File(record.process_or_device, File::HipApi),
+                Domain::HSA_API => Destination::File(record.process_or_device, File::HsaApi),
+                Domain::ROCTX => Destination::File(record.process_or_device, File::Roctx),
+                _ => Destination::Nowhere(|left_out| &mut left_out.other_calls),
             };
         }
         Event::Dispatch(e) => (e.process_id, u32::from(e.flags)),
@@ -53,14 +53,16 @@ fn place(event: &Event) -> Place {
         Event::Barrier(e) => (e.process_id, e.flags),
     };
     if flags & u32::from(op_flag::INCOMPLETE) != 0 {
-        return Place::Nowhere(|left_out| &mut left_out.incomplete);
+        return Destination::Nowhere(|left_out| &mut left_out.incomplete);
     }
     match (record.domain, event) {
-        (Domain::HSA_OPS, Event::Copy(_)) => Place::File(process_id, File::AsyncCopy),
-        (Domain::HSA_OPS, _) => Place::Nowhere(|left_out| &mut left_out.hsa_operations),
+        (Domain::HSA_OPS, Event::Copy(_)) => Destination::File(process_id, File::AsyncCopy),
+        (Domain::HSA_OPS, _) => Destination::Nowhere(|left_out| &mut left_out.hsa_operations),
         // roctracer drops these operations: its post-processing needs the call.
-        _ if record.correlation_id == 0 => Place::Nowhere(|left_out| &mut left_out.without_call),
-        _ => Place::File(process_id, File::HccOps),
+        _ if record.correlation_id == 0 => {
+            Destination::Nowhere(|left_out| &mut left_out.without_call)
+        }
+        _ => Destination::File(process_id, File::HccOps),
     }
 }
 
@@ -76,7 +78,7 @@ impl Index {
         let mut files = BTreeSet::new();
         let mut launched = Launched::default();
         let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
-            if let Place::File(process_id, kind) = place(event)
+            if let Destination::File(process_id, kind) = place(event)
                 && files.len() < MAX_FILES
             {
                 files.insert((process_id, kind));
@@ -120,11 +122,11 @@ pub fn export(
     let mut left_out = LeftOut::default();
     let reading = trace.for_each_event(|event| {
         let file = match place(event) {
-            Place::Nowhere(counter) => {
+            Destination::Nowhere(counter) => {
                 *counter(&mut left_out) += 1;
                 return Ok(());
             }
-            Place::File(process_id, kind) => (process_id, kind),
+            Destination::File(process_id, kind) => (process_id, kind),
         };
         let at = if dir.is_none() { Ok(0) } else { files.binary_search(&file) };
         let Some(output) = at.ok().and_then(|at| outputs.get_mut(at)) else {

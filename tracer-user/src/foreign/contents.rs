@@ -43,7 +43,7 @@ impl Source for &[u8] {
 
 /// The parts of a [`Source`] that have been read, and the rest that can be.
 pub struct Contents<S: Source> {
-    cache: ReadCache<Rest<S>>,
+    cache: ReadCache<LimitedSource<S>>,
     names_left: Cell<u64>,
 }
 
@@ -57,7 +57,7 @@ impl<S: Source> Contents<S> {
     /// `length` bytes from `offset` on, as far as they are there.
     pub fn range(source: S, offset: u64, length: u64) -> Self {
         let length = length.min(source.length().saturating_sub(offset));
-        let rest = Rest { source, offset, length, position: 0, left: MAX_BYTES };
+        let rest = LimitedSource { source, offset, length, position: 0, left: MAX_BYTES };
         Self { cache: ReadCache::new(rest), names_left: Cell::new(MAX_NAMES_BYTES) }
     }
 
@@ -68,7 +68,7 @@ impl<S: Source> Contents<S> {
 }
 
 /// A source, and the number of bytes that may still be read of it.
-struct Rest<S> {
+struct LimitedSource<S> {
     source: S,
     offset: u64,
     length: u64,
@@ -76,7 +76,7 @@ struct Rest<S> {
     left: u64,
 }
 
-impl<S: Source> ReadCacheOps for Rest<S> {
+impl<S: Source> ReadCacheOps for LimitedSource<S> {
     fn len(&mut self) -> Result<u64, ()> {
         Ok(self.length)
     }

@@ -27,5 +27,5 @@ pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
 pub use memory::{Access, TargetMemory};
-pub use schedule::{Look, Silence};
+pub use schedule::{Silence, ThreadState};
 pub use text::{beginning, field, lossy, program, read as text, real_user};

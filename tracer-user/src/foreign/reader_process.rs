@@ -34,7 +34,7 @@ use rustix::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::schedule::{Look, Schedule, Silence};
+use super::schedule::{Schedule, Silence, ThreadState};
 use crate::{alarm, clock, privileges};
 
 /// The longest time for an answer, without waiting for a CPU.
@@ -189,7 +189,7 @@ impl ReaderProcess {
                 return Ok(silence);
             }
             let pid = self.pid.as_raw_nonzero().get().cast_unsigned();
-            silence.goes_on(clock::now_ns(), Look::at(pid, pid));
+            silence.goes_on(clock::now_ns(), ThreadState::at(pid, pid));
             if silence.blocked() > ANSWER_WITHIN {
                 return Err(Lost::Late);
             }

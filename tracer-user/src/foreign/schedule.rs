@@ -46,13 +46,13 @@ impl Schedule {
 
 /// The state of a thread at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Look {
+pub struct ThreadState {
     schedule: Schedule,
     /// Whether the thread is on a CPU, or waits for one.
     can_run: bool,
 }
 
-impl Look {
+impl ThreadState {
     /// The state of a thread that waits for a CPU and never gets one.
     #[cfg(test)]
     pub const WAITS_FOR_A_CPU: Self =
@@ -72,7 +72,7 @@ impl Look {
 #[derive(Debug)]
 pub struct Silence {
     waited: Waited,
-    last: Option<Look>,
+    last: Option<ThreadState>,
     blocked_ns: u64,
     /// Time for which it is not known yet whether the thread waited for a CPU.
     unknown_ns: u64,
@@ -90,11 +90,11 @@ impl Silence {
     }
 
     /// At `now_ns` the thread has this state, and has not answered.
-    pub fn goes_on(&mut self, now_ns: u64, look: Option<Look>) {
+    pub fn goes_on(&mut self, now_ns: u64, look: Option<ThreadState>) {
         let before_ns = self.waited.at_last_look();
         let passed_ns = self.waited.look(now_ns) - before_ns;
         let last = std::mem::replace(&mut self.last, look).map(|last| last.schedule);
-        let Some(Look { schedule, can_run }) = look else {
+        let Some(ThreadState { schedule, can_run }) = look else {
             self.blocked_ns += passed_ns;
             return;
         };
@@ -124,13 +124,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn look(can_run: bool, on_cpu_ms: u64, queued_ms: u64) -> Option<Look> {
+    fn look(can_run: bool, on_cpu_ms: u64, queued_ms: u64) -> Option<ThreadState> {
         let schedule = Schedule { on_cpu_ns: on_cpu_ms * MS, queued_ns: queued_ms * MS };
-        Some(Look { schedule, can_run })
+        Some(ThreadState { schedule, can_run })
     }
 
     /// The time that is charged, ms, after looks every 20 ms.
-    fn charged<const LOOKS: usize>(looks: [Option<Look>; LOOKS]) -> [u128; LOOKS] {
+    fn charged<const LOOKS: usize>(looks: [Option<ThreadState>; LOOKS]) -> [u128; LOOKS] {
         let (mut silence, mut now_ns) = (Silence::since(0), 0);
         looks.map(|look| {
             now_ns += 20 * MS;
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn without_counting_all_time_counts() {
         assert_eq!(charged([None, None]), [20, 40]);
-        assert_eq!(Look::at(u32::MAX, 1), None);
+        assert_eq!(ThreadState::at(u32::MAX, 1), None);
     }
 
     #[test]
@@ -196,6 +196,6 @@ mod tests {
         let (first, second) = (Schedule::of(&own).unwrap(), Schedule::of(&own).unwrap());
         assert!(first.on_cpu_ns <= second.on_cpu_ns);
         let own = std::process::id();
-        assert_eq!(Look::at(own, own).is_some(), *IS_COUNTED);
+        assert_eq!(ThreadState::at(own, own).is_some(), *IS_COUNTED);
     }
 }

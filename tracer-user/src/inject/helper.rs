@@ -66,7 +66,7 @@ pub enum Task {
 
 /// The result of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
+pub struct TaskResult {
     pub started: Started,
     pub stopped: Duration,
 }
@@ -82,7 +82,7 @@ fn given_up() -> MutexGuard<'static, Vec<Child>> {
 }
 
 /// Lets a helper do `task` in a process.
-pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
+pub fn send(process: &Subject, task: &Task) -> Result<TaskResult, InjectError> {
     let failed = |cause| InjectError::Helper { cause };
     let count = given_up().len();
     if count >= MOST_GIVEN_UP {
@@ -150,12 +150,12 @@ fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
     }
 }
 
-fn parse(answer: &str) -> Option<Done> {
+fn parse(answer: &str) -> Option<TaskResult> {
     let words: Vec<&str> = answer.split_whitespace().collect();
     let [word, block, block_bytes, tid, stays, may_read, stopped_ns] = words[..] else {
         return None;
     };
-    Some(Done {
+    Some(TaskResult {
         started: Started {
             block: block.parse().ok().filter(|_| word == "done")?,
             block_bytes: block_bytes.parse().ok()?,
@@ -192,7 +192,7 @@ pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         .map_err(anyhow::Error::from)
         .and_then(|process| work(&process, &task));
     let answer = match worked {
-        Ok(Done { started, stopped }) => {
+        Ok(TaskResult { started, stopped }) => {
             let Started { block, block_bytes, tid, stays, may_read } = started;
             let stopped_ns = stopped.as_nanos();
             format!("done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns}")
@@ -230,7 +230,7 @@ fn outlive_roctap() {
     }
 }
 
-fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
+fn work(process: &Subject, task: &Task) -> anyhow::Result<TaskResult> {
     let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
@@ -287,7 +287,7 @@ fn on_thread(
     feasible: &Feasible,
     task: &Task,
     candidate: Candidate,
-) -> Result<Done, StartError> {
+) -> Result<TaskResult, StartError> {
     let libc = &feasible.libc;
     let mut words = vec![
         (at::DLOPEN, libc.dlopen),
@@ -355,7 +355,7 @@ fn on_thread(
             let _ = setpriority_process(Some(new), nice);
         }
     }
-    Ok(Done { started, stopped })
+    Ok(TaskResult { started, stopped })
 }
 
 /// Resets the scheduling that the new thread has inherited from the stopped one, and would pass on: on the one CPU of

@@ -49,7 +49,7 @@ use zerocopy::IntoBytes as _;
 use crate::{
     clock,
     discover::{Ended, Subject},
-    foreign::{Look, Silence},
+    foreign::{Silence, ThreadState},
 };
 use bootstrap::{at, go, state};
 use helper::Task;
@@ -173,7 +173,7 @@ pub fn inject<T>(
 /// Polls until `seen` returns something; none if the thread that `look` looks at takes too long.
 fn wait<R>(
     within: Duration,
-    mut look: impl FnMut() -> Option<Look>,
+    mut look: impl FnMut() -> Option<ThreadState>,
     seen: impl Fn() -> Option<R>,
 ) -> Option<R> {
     let (began_ns, mut pause) = (clock::now_ns(), LOOK_EVERY);
@@ -230,7 +230,7 @@ impl Newcomer<'_> {
             let inside = self.word(at::TID)?;
             let same = known.filter(|&(its, _)| its == inside);
             known = same.or_else(|| Some((inside, candidates::named_inside(pid, inside)?)));
-            Look::at(pid, known?.1)
+            ThreadState::at(pid, known?.1)
         };
         let ended = || (!self.process.is_alive()).then_some(None);
         wait(within, look, || seen().map(Some).or_else(ended)).flatten()
@@ -370,7 +370,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(400);
 
     /// How often a thread for which `look` returns this is looked at until it is given up.
-    fn looks_at(look: Option<Look>) -> (u32, Duration) {
+    fn looks_at(look: Option<ThreadState>) -> (u32, Duration) {
         let (mut looks, began) = (0, Instant::now());
         let found = wait(
             WITHIN,
@@ -388,7 +388,7 @@ mod tests {
     fn who_waits_for_a_cpu_is_waited_for_longer() {
         let (looks, took) = looks_at(None);
         assert!(took > WITHIN && looks > 0, "{took:?} {looks}");
-        let (_, took) = looks_at(Some(Look::WAITS_FOR_A_CPU));
+        let (_, took) = looks_at(Some(ThreadState::WAITS_FOR_A_CPU));
         assert!(took > WITHIN * AT_MOST, "{took:?}");
     }
 

@@ -63,13 +63,13 @@ struct Interval {
 
 /// Calls of a thread, in the order in which they returned.
 #[derive(Default)]
-struct Kept {
+struct ThreadCalls {
     calls: VecDeque<Interval>,
     /// When the last of the calls returned that are not kept any more.
     forgotten_ns: u64,
 }
 
-impl Kept {
+impl ThreadCalls {
     /// Forgets calls that are too many or too old when a call has returned at `now_ns`; returns how many.
     fn make_room(&mut self, now_ns: u64) -> usize {
         let before = self.calls.len();
@@ -119,12 +119,12 @@ impl Kept {
 /// kind in order, but one kind behind the other.
 #[derive(Default)]
 struct Thread {
-    of_probes: Kept,
-    of_shim: Kept,
+    of_probes: ThreadCalls,
+    of_shim: ThreadCalls,
 }
 
 impl Thread {
-    fn both(&self) -> [&Kept; 2] {
+    fn both(&self) -> [&ThreadCalls; 2] {
         [&self.of_probes, &self.of_shim]
     }
 
@@ -390,7 +390,7 @@ impl RecentCalls {
     /// innermost HSA call.
     pub fn at(&self, tid: u32, time_ns: u64) -> Option<Caller> {
         let thread = self.threads.get(&tid)?;
-        let open = |kept: &Kept, is_meant: fn(&Interval) -> bool| {
+        let open = |kept: &ThreadCalls, is_meant: fn(&Interval) -> bool| {
             let mut calls = kept.returned_since(time_ns).filter(|c| c.begin_ns <= time_ns);
             calls.find(|c| is_meant(c)).copied()
         };

@@ -48,14 +48,14 @@ const MOST_AT_ONE_ADDRESS: usize = 4096;
 
 /// The kernels that were at one address.
 #[derive(Default)]
-struct Place {
+struct KernelsAtAddress {
     /// The kernels, each with the time since when it was there, in order.
     since: VecDeque<(u64, KnownKernel)>,
     /// Whether there were kernels before the first of these.
     forgot: bool,
 }
 
-impl Place {
+impl KernelsAtAddress {
     fn forget_one(&mut self) {
         self.forgot |= self.since.pop_front().is_some();
     }
@@ -82,7 +82,7 @@ type Identity = u64;
 pub struct Inventory {
     agents: HashMap<u64, KnownAgent>,
     kernels: HashMap<Identity, KnownKernel>,
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, KernelsAtAddress>,
     /// The agents and kernels that were sent beyond the limit.
     pub left_out: u64,
     /// How many symbols have come.
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_was_forgotten_is_not_taken_for_another() {
-        let mut place = Place::default();
+        let mut place = KernelsAtAddress::default();
         place.add(100, kernel(1));
         place.add(200, kernel(2));
         place.forget_one();

@@ -25,12 +25,12 @@ const THREAD: u32 = 11;
 
 /// Keeps the events that it takes.
 #[derive(Default)]
-struct Kept {
+struct Events {
     events: Vec<Event>,
     strings: HashMap<String, StringId>,
 }
 
-impl RecordSink for Kept {
+impl RecordSink for Events {
     type Error = Infallible;
 
     fn push(&mut self, event: Event) -> Result<(), Infallible> {
@@ -54,7 +54,7 @@ impl RecordSink for Kept {
 
 struct Scene {
     joiner: Joiner,
-    kept: Kept,
+    kept: Events,
 }
 
 impl Scene {
@@ -63,7 +63,7 @@ impl Scene {
         for pid in [HONEST, HOSTILE] {
             joiner.shim_ids(pid, first_id(pid)..first_id(pid + 1));
         }
-        Self { joiner, kept: Kept::default() }
+        Self { joiner, kept: Events::default() }
     }
 
     fn frame(&mut self, pid: u32, tid: u32, frame: Frame) {
@@ -307,7 +307,7 @@ fn calls_that_wait_are_written_when_their_process_has_ended() {
     scene.tell_call(HONEST, 1, [115, 125]);
     assert!(scene.kept.events.is_empty());
     let mut threads = Vec::new();
-    let note = |pid, tid, _: &mut Kept| threads.push((pid, tid));
+    let note = |pid, tid, _: &mut Events| threads.push((pid, tid));
     let launches = scene.joiner.ended(HONEST, &mut scene.kept, note).unwrap();
     assert_eq!((launches, threads), (Launches::default(), vec![(HONEST, THREAD); 2]));
     assert_eq!(scene.joiner.counts().calls, 2);

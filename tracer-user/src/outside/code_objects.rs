@@ -129,7 +129,7 @@ impl CodeObjects {
             read += 1;
             let mut room = self.room;
             let found = kernels_of(process, self.pid, base, &key.1, &mut room);
-            let in_memory = matches!(place(&key.1), Some(Place::Memory { .. }));
+            let in_memory = matches!(place(&key.1), Some(Location::Memory { .. }));
             if in_memory && process.was_cut_short() {
                 // The next look may have the time, unless this one had all of it.
                 if read > 1 || !list_is_whole {
@@ -205,14 +205,14 @@ fn text(process: &dyn ProcessMemory, mut address: u64) -> Option<String> {
 
 /// The bytes to which a URI leads.
 #[derive(PartialEq, Eq, Debug)]
-enum Place {
+enum Location {
     /// A range of a file, as the process sees the file; without a size, up to the file's end.
     File { path: PathBuf, offset: u64, bytes: Option<u64> },
     /// A range of the process's memory.
     Memory { address: u64, bytes: u64 },
 }
 
-fn place(uri: &str) -> Option<Place> {
+fn place(uri: &str) -> Option<Location> {
     let (location, range) = uri.split_once('#').unwrap_or((uri, ""));
     let field = |name: &str| {
         let value = range.split('&').find_map(|f| f.strip_prefix(name)?.strip_prefix('='))?;
@@ -224,20 +224,20 @@ fn place(uri: &str) -> Option<Place> {
     let (offset, bytes) = (field("offset"), field("size"));
     if let Some(path) = location.strip_prefix("file://") {
         let path = OsString::from_vec(percent_decode_str(path).collect()).into();
-        return Some(Place::File { path, offset: offset.unwrap_or(0), bytes });
+        return Some(Location::File { path, offset: offset.unwrap_or(0), bytes });
     }
     location.strip_prefix("memory://")?;
-    Some(Place::Memory { address: offset?, bytes: bytes? })
+    Some(Location::Memory { address: offset?, bytes: bytes? })
 }
 
 /// A range of a process's memory.
-struct Memory<'a> {
+struct MemoryRange<'a> {
     process: &'a dyn ProcessMemory,
     address: u64,
     bytes: u64,
 }
 
-impl Source for Memory<'_> {
+impl Source for MemoryRange<'_> {
     fn length(&self) -> u64 {
         self.bytes
     }
@@ -255,12 +255,12 @@ fn kernels_of(
     room: &mut Room,
 ) -> io::Result<Vec<Kernel>> {
     let kernels = match place(uri).ok_or_else(|| io::Error::other("no such URI is known"))? {
-        Place::File { path, offset, bytes } => {
+        Location::File { path, offset, bytes } => {
             let file = File::of_process(pid, &path)?;
             kernels(&Contents::range(file, offset, bytes.unwrap_or(u64::MAX)), base, room)
         }
-        Place::Memory { address, bytes } => {
-            kernels(&Contents::of(Memory { process, address, bytes }), base, room)
+        Location::Memory { address, bytes } => {
+            kernels(&Contents::of(MemoryRange { process, address, bytes }), base, room)
         }
     };
     kernels.map_err(io::Error::other)
@@ -312,7 +312,7 @@ pub fn fuzz_code_object_list(bytes: &[u8]) {
     );
     let mut room = Room::ALL;
     for (base, uri) in listed.iter().take(4) {
-        if matches!(place(uri), Some(Place::Memory { .. })) {
+        if matches!(place(uri), Some(Location::Memory { .. })) {
             let found = kernels_of(&process, 0, *base, uri, &mut room).unwrap_or_default();
             assert!(found.iter().all(|kernel| !kernel.name.ends_with('\0')));
         }
@@ -344,11 +344,11 @@ mod tests {
     #[test]
     fn uris() {
         let file = |path: &str, offset, bytes| {
-            Some(Place::File { path: PathBuf::from(path), offset, bytes })
+            Some(Location::File { path: PathBuf::from(path), offset, bytes })
         };
         assert_eq!(
             place("memory://7#offset=0x1000&size=64"),
-            Some(Place::Memory { address: 4096, bytes: 64 })
+            Some(Location::Memory { address: 4096, bytes: 64 })
         );
         assert_eq!(
             place("file:///opt/a%20b.so#offset=8&size=0x10"),
@@ -356,7 +356,7 @@ mod tests {
         );
         assert_eq!(place("file:///x"), file("/x", 0, None));
         let path = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
-        assert_eq!(place("file:///caf%E9"), Some(Place::File { path, offset: 0, bytes: None }));
+        assert_eq!(place("file:///caf%E9"), Some(Location::File { path, offset: 0, bytes: None }));
         for wrong in ["memory://7#offset=1", "http://x", ""] {
             assert_eq!(place(wrong), None, "{wrong}");
         }

@@ -37,9 +37,9 @@ use crate::{
 use code_objects::CodeObjects;
 pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
 use packet::Content;
-use queue::{Doorbell, Queue, Sight};
-use seen::{QueueKey, Seen};
-use signals::{Fate, Signals};
+use queue::{Doorbell, Queue, RecordMeaning};
+use seen::{QueueKey, SeenPacket};
+use signals::{SettledPacket, Signals};
 
 /// The interval in which code objects are looked for without a reason.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -200,12 +200,12 @@ impl Outside {
         let queue = target.queues.entry(key).or_default();
         let sequence = OWN_NUMBERS | (self.sequence + 1);
         match queue.see(record.index, record.time_ns, doorbell, sequence) {
-            Sight::Again => return Ok(()),
-            Sight::Own(sequence) => {
+            RecordMeaning::Again => return Ok(()),
+            RecordMeaning::Own(sequence) => {
                 let rung = (tid, record.time_ns);
                 return joiner.owned_outside((pid, sequence), rung, caller, sink);
             }
-            Sight::New => self.sequence += 1,
+            RecordMeaning::New => self.sequence += 1,
         }
         let work = match packet::content(record, sequence) {
             Content::Work(work) => work,
@@ -219,7 +219,7 @@ impl Outside {
             target.find_name(pid, dispatch.kernel_object, joiner, sink)?;
         }
         let own = doorbell == Doorbell::Own;
-        let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
+        let seen = SeenPacket { key: (pid, sequence), time_ns: record.time_ns, queue: key };
         joiner.seen_outside(seen.key, tid, work, own.then_some(caller), sink)?;
         match packet::signal(record) {
             // For other packets it is not known what their signals held before.
@@ -409,7 +409,7 @@ impl Watched {
     /// Notes the fate of a packet, and writes the packet if its times will never be known.
     fn decide<S: RecordSink>(
         &mut self,
-        fate: Fate,
+        fate: SettledPacket,
         joiner: &mut Joiner,
         sink: &mut S,
     ) -> Result<(), S::Error> {
@@ -453,7 +453,7 @@ impl Queue {
         Ok(())
     }
 
-    fn complete(&self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
+    fn complete(&self, seen: &SeenPacket, [start, end]: [u64; 2]) -> Option<Complete> {
         let (start_ns, end_ns) = (self.ticks.to_ns(start)?, self.ticks.to_ns(end)?);
         Some(Complete { sequence: seen.key.1, start_ns, end_ns })
     }

@@ -2,7 +2,7 @@
 
 /// A packet that was seen, and whose end may be seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct SeenPacket {
     /// Its process, and its number there.
     pub key: (u32, u64),
     /// When its doorbell rang.

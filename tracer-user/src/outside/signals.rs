@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use zerocopy::IntoBytes as _;
 
-use super::seen::Seen;
+use super::seen::SeenPacket;
 use crate::plan::ProcessMemory;
 
 /// Offset of the start in `amd_signal_t` (`amd_hsa_signal.h`); the end follows.
@@ -24,20 +24,20 @@ const SETTLED_NS: u64 = 1_000_000_000;
 
 /// A packet whose fate is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fate {
-    pub seen: Seen,
+pub struct SettledPacket {
+    pub seen: SeenPacket,
     /// Start and end in ticks, and when they could be read; none if they cannot be known.
     pub ran: Option<([u64; 2], u64)>,
 }
 
 /// The times that a signal held at some time, and the packet that began to use the signal then, if one did.
-struct Held {
+struct SignalReading {
     time_ns: u64,
     ticks: [u64; 2],
-    packet: Option<Seen>,
+    packet: Option<SeenPacket>,
 }
 
-impl Held {
+impl SignalReading {
     /// Whether `later` shows that a packet has run since.
     fn ran_by(&self, later: &Self) -> bool {
         let [start, end] = later.ticks;
@@ -48,7 +48,7 @@ impl Held {
 #[derive(Default)]
 struct Signal {
     /// The readings, oldest first once they are sorted.
-    readings: Vec<Held>,
+    readings: Vec<SignalReading>,
     /// Whether an earlier packet was or may be under way.
     shared: bool,
     begun: bool,
@@ -65,22 +65,22 @@ pub struct Signals {
 impl Signals {
     /// A packet uses `signal`, which held `ticks` when its doorbell rang. False if too many packets are waited for
     /// already: then the end of this one is not.
-    pub fn uses(&mut self, signal: u64, ticks: [u64; 2], packet: Seen) -> bool {
+    pub fn uses(&mut self, signal: u64, ticks: [u64; 2], packet: SeenPacket) -> bool {
         if self.waiting >= MAX_WAITING {
             return false;
         }
         self.waiting += 1;
         self.first_ns.get_or_insert(packet.time_ns);
-        self.note(signal, Held { time_ns: packet.time_ns, ticks, packet: Some(packet) });
+        self.note(signal, SignalReading { time_ns: packet.time_ns, ticks, packet: Some(packet) });
         true
     }
 
     /// `signal` held `ticks` when it was destroyed.
     pub fn destroyed(&mut self, signal: u64, ticks: [u64; 2], time_ns: u64) {
-        self.note(signal, Held { time_ns, ticks, packet: None });
+        self.note(signal, SignalReading { time_ns, ticks, packet: None });
     }
 
-    fn note(&mut self, signal: u64, reading: Held) {
+    fn note(&mut self, signal: u64, reading: SignalReading) {
         self.signals.entry(signal).or_default().readings.push(reading);
     }
 
@@ -91,18 +91,19 @@ impl Signals {
         horizon_ns: u64,
         now_ns: u64,
         memory: Option<&dyn ProcessMemory>,
-    ) -> Vec<Fate> {
+    ) -> Vec<SettledPacket> {
         let mut fates = Vec::new();
         let settled_ns = self.first_ns.map_or(0, |first| first.saturating_add(SETTLED_NS));
         let mut reads = 0;
         self.signals.retain(|&address, signal| {
             signal.settle(horizon_ns, settled_ns, &mut fates);
             let Some(last) = signal.readings.last() else { return false };
-            if let (Some(memory), [Held { packet: Some(_), .. }]) = (memory, &signal.readings[..])
+            if let (Some(memory), [SignalReading { packet: Some(_), .. }]) =
+                (memory, &signal.readings[..])
                 && reads < MAX_READ
             {
                 reads += 1;
-                let mut reading = Held { time_ns: now_ns, ticks: [0; 2], packet: None };
+                let mut reading = SignalReading { time_ns: now_ns, ticks: [0; 2], packet: None };
                 let at = address.wrapping_add(TICKS);
                 if memory.read(at, reading.ticks.as_mut_bytes()).is_ok() && last.ran_by(&reading) {
                     signal.readings.push(reading);
@@ -115,13 +116,13 @@ impl Signals {
     }
 
     /// The remaining packets: their ends will not be seen.
-    pub fn rest(&mut self) -> impl Iterator<Item = Seen> {
+    pub fn rest(&mut self) -> impl Iterator<Item = SeenPacket> {
         self.signals.drain().flat_map(|(_, signal)| signal.readings).filter_map(|r| r.packet)
     }
 }
 
 impl Signal {
-    fn settle(&mut self, horizon_ns: u64, settled_ns: u64, fates: &mut Vec<Fate>) {
+    fn settle(&mut self, horizon_ns: u64, settled_ns: u64, fates: &mut Vec<SettledPacket>) {
         self.readings.sort_by_key(|reading| reading.time_ns);
         if let (false, Some(first)) = (self.begun, self.readings.first()) {
             // A signal that was used before may also have been used just now, unseen.
@@ -135,13 +136,16 @@ impl Signal {
             if let Some(seen) = reading.packet {
                 let ran = reading.ran_by(later);
                 let known = ran && !self.shared;
-                fates.push(Fate { seen, ran: known.then_some((later.ticks, later.time_ns)) });
+                fates.push(SettledPacket {
+                    seen,
+                    ran: known.then_some((later.ticks, later.time_ns)),
+                });
                 self.shared |= !ran && later.packet.is_some();
             }
             done += 1;
         }
         // A last reading without a packet waits for nothing.
-        if let [Held { packet: None, time_ns, .. }] = &self.readings[done..]
+        if let [SignalReading { packet: None, time_ns, .. }] = &self.readings[done..]
             && *time_ns < horizon_ns
         {
             done += 1;
@@ -154,8 +158,8 @@ impl Signal {
 mod tests {
     use super::*;
 
-    fn seen(time_ns: u64) -> Seen {
-        Seen { key: (1, time_ns), time_ns, queue: (0, 0) }
+    fn seen(time_ns: u64) -> SeenPacket {
+        SeenPacket { key: (1, time_ns), time_ns, queue: (0, 0) }
     }
 
     fn settle(signals: &mut Signals, horizon_ns: u64) -> Vec<(u64, Option<[u64; 2]>)> {
@@ -203,9 +207,9 @@ mod tests {
 
     #[test]
     fn half_written_times_do_not_count() {
-        let before = Held { time_ns: 0, ticks: [5, 6], packet: None };
+        let before = SignalReading { time_ns: 0, ticks: [5, 6], packet: None };
         for (ticks, ran) in [([7, 8], true), ([7, 6], false), ([5, 8], false), ([9, 8], false)] {
-            assert_eq!(before.ran_by(&Held { time_ns: 1, ticks, packet: None }), ran);
+            assert_eq!(before.ran_by(&SignalReading { time_ns: 1, ticks, packet: None }), ran);
         }
     }
 }

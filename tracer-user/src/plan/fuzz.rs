@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, io, path::Path};
 use object::{Object as _, ObjectSymbol as _};
 
 use super::{
-    Binary, Identity, KernelVersion, MappedFile, Mapping, Planner, ProcessMemory, Reached,
-    getter::Made, symbolic::LoadedMemory,
+    Binary, Identity, KernelVersion, MappedFile, Mapping, Planner, ProcessMemory, ReachedBy,
+    getter::LazyTable, symbolic::LoadedMemory,
 };
 use crate::discover::Function;
 
@@ -55,7 +55,7 @@ fn make_tables(binary: &Binary, functions: &[Function]) {
     let Some(variables) = binary.segments().iter().find(|s| s.writable) else { return };
     let loaded = LoadedMemory::new(binary, BTreeMap::new());
     for function in functions.iter().take(MAX_GETTERS) {
-        if let Some(made) = Made::at_first_call(&loaded, function.address, variables.address) {
+        if let Some(made) = LazyTable::at_first_call(&loaded, function.address, variables.address) {
             made.entry(&loaded, 0);
         }
     }
@@ -98,7 +98,7 @@ pub fn fuzz_plan(bytes: &[u8]) {
         for process in [None, Some(&process as &dyn ProcessMemory)] {
             for plan in planner.plan_library(&binary, &functions, process) {
                 let entry = match plan.reached {
-                    Reached::Implementation { file_offset, .. } => file_offset,
+                    ReachedBy::Implementation { file_offset, .. } => file_offset,
                     _ => 0,
                 };
                 let inside = plan.site.is_none_or(|site| {

@@ -6,25 +6,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::symbolic::{LoadedMemory, Machine, Value, Way};
+use super::symbolic::{BranchChoices, LoadedMemory, Machine, Value};
 
 /// Instructions that are read of one getter, on all its ways together; HIP 7's has a thousand on one.
 const MAX_STEPS: usize = 1 << 15;
 
 /// A table that is made at the first call.
-pub(super) struct Made {
+pub(super) struct LazyTable {
     table: u64,
     /// The words that the first call writes; none if the ways do not agree.
     words: BTreeMap<u64, Value>,
 }
 
-impl Made {
+impl LazyTable {
     /// The table that the first call of `getter` makes in a library that has just been `loaded`: the call leaves the
     /// table's address in the variable `pointer`, and returns it. None if a way of the getter is not understood, or if
     /// different ways make different tables.
     pub fn at_first_call(loaded: &LoadedMemory<'_>, getter: u64, pointer: u64) -> Option<Self> {
         let (mut table, mut ways) = (None, Vec::new());
-        let (mut next, mut steps) = (Some(Way::default()), MAX_STEPS);
+        let (mut next, mut steps) = (Some(BranchChoices::default()), MAX_STEPS);
         while let Some(way) = next {
             let mut memory = loaded.later();
             let (returned, way, left) = Machine::new(&mut memory, steps).call(getter, way);

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     binary::Binary,
-    getter::Made,
+    getter::LazyTable,
     model::Slot,
     stub::Stub,
     symbolic::{LoadedMemory, Machine, Value},
@@ -36,7 +36,7 @@ const MAX_GETTERS: usize = 8;
 pub(super) struct Initial<'a> {
     memory: LoadedMemory<'a>,
     /// The tables that getters make, by the getter and the variable.
-    made: RefCell<BTreeMap<(u64, u64), Option<Made>>>,
+    made: RefCell<BTreeMap<(u64, u64), Option<LazyTable>>>,
 }
 
 impl<'a> Initial<'a> {
@@ -73,7 +73,9 @@ impl<'a> Initial<'a> {
         let made = match made.entry((getter, pointer)) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(_) if known == MAX_GETTERS => return None,
-            Entry::Vacant(free) => free.insert(Made::at_first_call(&self.memory, getter, pointer)),
+            Entry::Vacant(free) => {
+                free.insert(LazyTable::at_first_call(&self.memory, getter, pointer))
+            }
         };
         made.as_ref()?.entry(&self.memory, offset)
     }

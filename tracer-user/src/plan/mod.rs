@@ -61,14 +61,14 @@ pub use hip_served::HipServed;
 pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};
 pub use model::{
-    FunctionPlan, NotMoved, Note, OutsideCode, Probed, Reached, ReturnProbe, Site, Slot, Stop,
+    FunctionPlan, NotMoved, Note, OutsideCode, Probed, ReachedBy, ReturnProbe, Site, Slot, Stop,
 };
 pub use process::{LiveProcess, MappedFile, Mapping, ProcessMemory};
 pub use tables::Followed;
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use process::Leads;
+use process::Destination;
 use stub::Stub;
 use tables::Live;
 
@@ -117,7 +117,7 @@ impl Planner {
         let mut plan = FunctionPlan {
             symbol: symbol.to_owned(),
             aliases: Vec::new(),
-            reached: Reached::Exported,
+            reached: ReachedBy::Exported,
             site,
             notes,
         };
@@ -168,20 +168,24 @@ impl Planner {
         };
         let slot = stub.slot;
         let target = match live.follow(stub) {
-            Leads::Outside(target) => target,
-            Leads::Inside(address) => return self.plan_behind(binary, function, stub, Ok(address)),
-            Leads::Nowhere(reason) => return self.plan_behind(binary, function, stub, Err(reason)),
+            Destination::Outside(target) => target,
+            Destination::Inside(address) => {
+                return self.plan_behind(binary, function, stub, Ok(address));
+            }
+            Destination::Nowhere(reason) => {
+                return self.plan_behind(binary, function, stub, Err(reason));
+            }
         };
         let initial = live.follow_initial(stub).ok_or("the file does not tell where its entry led");
         let mut plan = self.plan_behind(binary, function, stub, initial);
         if !target.is_shim() {
             let probed = match plan.reached {
-                Reached::Implementation { file_offset, .. } => {
+                ReachedBy::Implementation { file_offset, .. } => {
                     Probed::Implementation { file_offset }
                 }
                 _ => Probed::Stub,
             };
-            plan.reached = Reached::Redirected { target, slot, probed };
+            plan.reached = ReachedBy::Redirected { target, slot, probed };
         }
         plan
     }
@@ -199,15 +203,17 @@ impl Planner {
         let own = || {
             let Function { name, address, size, .. } = function;
             let plan = self.plan_passing_on(binary, name, *address, *size, Some(stub.jump));
-            FunctionPlan { reached: Reached::Stub { slot }, ..plan }
+            FunctionPlan { reached: ReachedBy::Stub { slot }, ..plan }
         };
         match implementation {
             Ok(address) => {
                 // The symbol's size is that of the stub.
                 let plan = self.plan_at(binary, &function.name, address, 0);
                 let file_offset = binary.file_offset(address).unwrap_or_default();
-                let behind =
-                    FunctionPlan { reached: Reached::Implementation { file_offset, slot }, ..plan };
+                let behind = FunctionPlan {
+                    reached: ReachedBy::Implementation { file_offset, slot },
+                    ..plan
+                };
                 if behind.is_cheap() {
                     return behind;
                 }

@@ -13,7 +13,7 @@ pub struct FunctionPlan {
     /// Other names of functions that a probe at this site cannot tell apart from this one.
     pub aliases: Vec<String>,
     /// How the probed function was reached from the exported one.
-    pub reached: Reached,
+    pub reached: ReachedBy,
     /// The place to probe; none if no probe may be placed.
     pub site: Option<Site>,
     /// The shortcomings of the site or of the function, and their reasons. Empty for a cheap site in a function that
@@ -65,7 +65,7 @@ pub enum ReturnProbe {
 
 /// How a probed function was reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reached {
+pub enum ReachedBy {
     /// It is the exported function itself.
     Exported,
     /// It is the function to which the exported stub jumps, in the same library, by the process's live table.
@@ -233,7 +233,7 @@ impl fmt::Display for Stop {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NotMoved {
     /// The unwind tables are missing or disagree (see the other notes).
-    NoWitness,
+    NoUnwindRows,
     /// The tables say that `rsp` does not point at the return address there.
     WrongStack,
     /// A branch at this address lands between the entry and the site.
@@ -253,7 +253,7 @@ pub enum NotMoved {
 impl fmt::Display for NotMoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoWitness => f.write_str("the unwind tables do not vouch for it"),
+            Self::NoUnwindRows => f.write_str("the unwind tables do not vouch for it"),
             Self::WrongStack => f.write_str("the unwind tables say that the stack has moved"),
             Self::JumpTarget { from } => write!(f, "the branch at {from:#x} lands before it"),
             Self::IndirectJump { from } => {

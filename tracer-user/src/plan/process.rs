@@ -217,7 +217,7 @@ impl ProcessMemory for LiveProcess {
 }
 
 /// Where a stub leads in a process.
-pub(super) enum Leads {
+pub(super) enum Destination {
     /// To code of the library itself, at this address of the image.
     Inside(u64),
     /// To other executable memory.
@@ -258,32 +258,32 @@ impl<'a> Loaded<'a> {
     }
 
     /// Follows a stub's slot.
-    pub fn follow(&self, slot: Slot) -> Leads {
+    pub fn follow(&self, slot: Slot) -> Destination {
         let (first, offset) = match slot {
             Slot::Variable { address } => (address, None),
             Slot::Table { pointer, offset } => (pointer, Some(offset)),
         };
         let Some(mut value) = self.process.word(self.bias.wrapping_add(first)) else {
-            return Leads::Nowhere("the variable cannot be read in the process");
+            return Destination::Nowhere("the variable cannot be read in the process");
         };
         if let Some(offset) = offset {
             if value == 0 {
-                return Leads::Nowhere("the process has not set up the table yet");
+                return Destination::Nowhere("the process has not set up the table yet");
             }
             match self.process.word(value.wrapping_add(offset)) {
                 Some(entry) => value = entry,
-                None => return Leads::Nowhere("the table cannot be read in the process"),
+                None => return Destination::Nowhere("the table cannot be read in the process"),
             }
         }
         if value == 0 {
-            return Leads::Nowhere("the table's entry is empty");
+            return Destination::Nowhere("the table's entry is empty");
         }
         self.locate(value)
     }
 
-    fn locate(&self, address: u64) -> Leads {
+    fn locate(&self, address: u64) -> Destination {
         let Some(mapping) = self.process.code_at(address) else {
-            return Leads::Nowhere("the table's entry leads to no executable memory");
+            return Destination::Nowhere("the table's entry leads to no executable memory");
         };
         let offset = mapping.file_offset.checked_add(address - mapping.start);
         if mapping.is_of(self.binary) {
@@ -291,12 +291,12 @@ impl<'a> Loaded<'a> {
             // The process may have written any address there, and a probe is in a file that other processes run, too:
             // it is placed only at the beginning of a function.
             return inside.filter(|&address| self.binary.begins_function(address)).map_or(
-                Leads::Nowhere("the table's entry leads to no beginning of a function"),
-                Leads::Inside,
+                Destination::Nowhere("the table's entry leads to no beginning of a function"),
+                Destination::Inside,
             );
         }
         let path = mapping.file.as_ref().map(|file| file.path.clone());
-        Leads::Outside(OutsideCode { path, address })
+        Destination::Outside(OutsideCode { path, address })
     }
 }
 

@@ -25,7 +25,7 @@ struct Candidate {
 }
 
 /// The description of the function in the unwind tables.
-struct Witness {
+struct UnwindRows {
     extent: Extent,
     rows: Rows,
 }
@@ -48,9 +48,9 @@ pub(super) fn choose(
     }
     let extent = binary.unwind().covering(address);
     let rows = extent.map(|extent| binary.unwind().rows(extent)).unwrap_or_default();
-    let witness = agreement(extent, rows, address, size, &mut notes);
-    let length = match &witness {
-        Some(witness) => witness.extent.len(),
+    let unwind_rows = agreement(extent, rows, address, size, &mut notes);
+    let length = match &unwind_rows {
+        Some(unwind_rows) => unwind_rows.extent.len(),
         None if size > 0 => size,
         None => UNBOUNDED_BYTES,
     };
@@ -67,14 +67,14 @@ pub(super) fn choose(
         let allowed = if site == address {
             Ok(())
         } else {
-            may_move(binary, witness.as_ref(), address, site, passes_on)
+            may_move(binary, unwind_rows.as_ref(), address, site, passes_on)
         };
         if let Err(reason) = allowed {
             notes.push(Note::NotMoved { offset: site - address, reason });
         }
         allowed.is_ok()
     });
-    if let Some(Witness { extent, .. }) = &witness
+    if let Some(UnwindRows { extent, .. }) = &unwind_rows
         && branches::jumps_to(&code, *extent, address)
     {
         notes.push(Note::EntryIsJumpTarget);
@@ -112,7 +112,7 @@ fn agreement(
     address: u64,
     size: u64,
     notes: &mut Vec<Note>,
-) -> Option<Witness> {
+) -> Option<UnwindRows> {
     let Some(extent) = extent else {
         notes.push(Note::NoUnwindEntry);
         return None;
@@ -124,7 +124,7 @@ fn agreement(
     } else if size > extent.len() {
         "the symbol's size goes beyond the function's end"
     } else {
-        return Some(Witness { extent, rows });
+        return Some(UnwindRows { extent, rows });
     };
     notes.push(Note::Disagreement(disagreement));
     None
@@ -134,12 +134,12 @@ fn agreement(
 /// leave the registers alone.
 fn may_move(
     binary: &Binary,
-    witness: Option<&Witness>,
+    unwind_rows: Option<&UnwindRows>,
     entry: u64,
     site: u64,
     passes_on: Option<u64>,
 ) -> Result<(), NotMoved> {
-    let Witness { extent, rows } = witness.ok_or(NotMoved::NoWitness)?;
+    let UnwindRows { extent, rows } = unwind_rows.ok_or(NotMoved::NoUnwindRows)?;
     // Rows change only at instruction boundaries, and any row that ends before the site would show
     // at one of these addresses.
     if (entry..=site).any(|address| rows.cfa(address) != Cfa::Stack(8)) {

@@ -100,7 +100,7 @@ enum Step {
 }
 
 /// The end of a run of instructions.
-enum Went {
+enum RunEnd {
     To(u64),
     /// To the return of the function that is run.
     Back,
@@ -113,14 +113,14 @@ enum Went {
 /// The processor does not compute conditions, since it mostly does not know the values that decide them. The caller
 /// tries one way after the other, each in a run of its own.
 #[derive(Default)]
-pub(super) struct Way {
+pub(super) struct BranchChoices {
     /// Whether each branch is taken.
     taken: Vec<bool>,
     /// How many branches this run has met.
     met: usize,
 }
 
-impl Way {
+impl BranchChoices {
     /// Most branches on one way.
     const MAX_BRANCHES: usize = 8;
 
@@ -159,7 +159,7 @@ pub(super) struct Machine<'a, 'b> {
     steps: usize,
     /// The sides to take at the branches of the function that is run. Without a way, the processor leaves the function
     /// at its first branch.
-    way: Option<Way>,
+    way: Option<BranchChoices>,
     factory: InstructionInfoFactory,
 }
 
@@ -186,7 +186,11 @@ impl<'a, 'b> Machine<'a, 'b> {
     /// Runs a function, which takes at each branch the side that `way` says, and runs the functions that it calls as
     /// [`Machine::run`] does. Returns the function's result, or none if it did not reach its return; the branches that
     /// it took; and how many steps are left.
-    pub fn call(mut self, function: u64, way: Way) -> (Option<Value>, Way, usize) {
+    pub fn call(
+        mut self,
+        function: u64,
+        way: BranchChoices,
+    ) -> (Option<Value>, BranchChoices, usize) {
         self.way = Some(way);
         let returned = self.run_to_end(function);
         let result = returned.then(|| self.register(Register::RAX));
@@ -201,33 +205,33 @@ impl<'a, 'b> Machine<'a, 'b> {
         let mut at = function;
         loop {
             at = match self.run_from(at) {
-                Went::To(next) => next,
-                Went::Back => return true,
-                Went::Astray => return false,
+                RunEnd::To(next) => next,
+                RunEnd::Back => return true,
+                RunEnd::Astray => return false,
             }
         }
     }
 
     /// Runs from `address` to the next jump.
-    fn run_from(&mut self, address: u64) -> Went {
+    fn run_from(&mut self, address: u64) -> RunEnd {
         let Some(code) = self.memory.binary.code(address, WINDOW) else { return self.leave() };
         let mut after = address;
         for instruction in decoder(&code, address).into_iter() {
             let Some(left) = self.steps.checked_sub(1) else {
                 self.calls.clear();
-                return Went::Astray;
+                return RunEnd::Astray;
             };
             self.steps = left;
             // The window may cut off its last instruction.
             if instruction.is_invalid() {
-                return if after == address { self.leave() } else { Went::To(after) };
+                return if after == address { self.leave() } else { RunEnd::To(after) };
             }
             after = instruction.next_ip();
             match self.step(&instruction) {
                 Step::Next => {}
-                Step::Goto(Some(target)) => return Went::To(target),
+                Step::Goto(Some(target)) => return RunEnd::To(target),
                 Step::Branch(target) => match self.decide() {
-                    Some(true) => return Went::To(target),
+                    Some(true) => return RunEnd::To(target),
                     Some(false) => {}
                     None => return self.leave(),
                 },
@@ -238,18 +242,18 @@ impl<'a, 'b> Machine<'a, 'b> {
                     }
                     self.calls.push(Call { next: after, registers: self.registers });
                     self.move_stack(-8);
-                    return Went::To(target);
+                    return RunEnd::To(target);
                 }
                 Step::Call(_) => self.forget_scratch(),
                 Step::Return => {
-                    let Some(call) = self.calls.pop() else { return Went::Back };
+                    let Some(call) = self.calls.pop() else { return RunEnd::Back };
                     self.registers[Register::RSP.number()] = call.registers[Register::RSP.number()];
-                    return Went::To(call.next);
+                    return RunEnd::To(call.next);
                 }
                 Step::Goto(None) | Step::Lost => return self.leave(),
             }
         }
-        Went::To(after)
+        RunEnd::To(after)
     }
 
     /// Whether a branch is taken; `None` if there is no way, as in functions that are called.
@@ -262,11 +266,11 @@ impl<'a, 'b> Machine<'a, 'b> {
     }
 
     /// Leaves a function before its return: only the registers that functions preserve are known then.
-    fn leave(&mut self) -> Went {
-        let Some(call) = self.calls.pop() else { return Went::Astray };
+    fn leave(&mut self) -> RunEnd {
+        let Some(call) = self.calls.pop() else { return RunEnd::Astray };
         self.registers = call.registers;
         self.forget_scratch();
-        Went::To(call.next)
+        RunEnd::To(call.next)
     }
 
     fn forget_scratch(&mut self) {

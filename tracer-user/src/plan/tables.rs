@@ -6,7 +6,7 @@ use super::{
     binary::Binary,
     initial::Initial,
     model::Slot,
-    process::{Leads, Loaded, ProcessMemory},
+    process::{Destination, Loaded, ProcessMemory},
     stub::{Stub, Stubs},
 };
 use crate::discover::Function;
@@ -32,14 +32,16 @@ impl<'a> Live<'a> {
     }
 
     /// Follows a stub in the process to be probed; if that does not tell, in the file.
-    pub fn follow(&self, stub: Stub) -> Leads {
+    pub fn follow(&self, stub: Stub) -> Destination {
         let leads = match &self.process {
             Some(process) => process.follow(stub.slot),
-            None => Leads::Nowhere("no process has mapped the library, and its file does not tell"),
+            None => Destination::Nowhere(
+                "no process has mapped the library, and its file does not tell",
+            ),
         };
         match leads {
-            Leads::Nowhere(_) => self.follow_initial(stub).map_or(leads, Leads::Inside),
-            Leads::Inside(_) | Leads::Outside(_) => leads,
+            Destination::Nowhere(_) => self.follow_initial(stub).map_or(leads, Destination::Inside),
+            Destination::Inside(_) | Destination::Outside(_) => leads,
         }
     }
 
@@ -93,8 +95,8 @@ impl Followed {
 /// The target of a stub: an address of the image, or of the process if another tool's function is there.
 fn led(loaded: Option<&Loaded<'_>>, slot: Slot, initial: Option<u64>) -> Option<u64> {
     match loaded.map(|loaded| loaded.follow(slot)) {
-        Some(Leads::Inside(address)) => Some(address),
-        Some(Leads::Outside(target)) => Some(target.address),
-        Some(Leads::Nowhere(_)) | None => initial,
+        Some(Destination::Inside(address)) => Some(address),
+        Some(Destination::Outside(target)) => Some(target.address),
+        Some(Destination::Nowhere(_)) | None => initial,
     }
 }

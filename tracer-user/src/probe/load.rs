@@ -12,13 +12,13 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
-    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, Place, PlaceOffsets, StackOffsets,
-    ThreadState, flag, follow, phase,
+    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, PlaceOffsets, ProbePlace,
+    StackOffsets, ThreadState, flag, follow, phase,
 };
 use tracer_common::loss::BpfLoss;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{ProbeError, means::Means, messages, numbers::Numbers, structures, sys};
+use super::{ProbeError, means::PlacingInterface, messages, numbers::Numbers, structures, sys};
 use crate::{discover::FileId, placing::Placing, privileges};
 
 /// The programs that were built in; empty if none were.
@@ -93,7 +93,7 @@ pub struct Programs {
     rings: Vec<MapHandle>,
     config: Config,
     settings: Settings,
-    pub(super) means: Means,
+    pub(super) means: PlacingInterface,
     numbers: Numbers,
 }
 
@@ -111,11 +111,11 @@ impl Programs {
         let task = Btf::from_vmlinux()
             .and_then(|btf| structures::task(&btf).map(|offsets| (btf, offsets)));
         let (btf, task) = task.map_err(failed("reading the kernel's BTF"))?;
-        let means = Means::of(settings.placing)?;
+        let means = PlacingInterface::of(settings.placing)?;
         privileges::check_placing(means.placing())?;
         let by_place = means.placing() != Placing::Multi;
         let stack = match means {
-            Means::Multi { sessions: true } => {
+            PlacingInterface::Multi { sessions: true } => {
                 structures::stack(&btf).map_err(failed("looking for stacks in the kernel's BTF"))?
             }
             _ => StackOffsets::default(),
@@ -260,7 +260,7 @@ impl Programs {
             }
             Placing::Event => {
                 let index = self.numbers.of_file(file);
-                let place = Place { file: index.into(), offset };
+                let place = ProbePlace { file: index.into(), offset };
                 ("PLACES", place.as_bytes().to_vec(), index)
             }
         };

@@ -7,7 +7,7 @@ use crate::placing::Placing;
 
 /// The kernel interface by which probes are placed.
 #[derive(Debug)]
-pub(super) enum Means {
+pub(super) enum PlacingInterface {
     /// With `sessions`, one program runs at the entry and at the return of a function, and says at each entry
     /// whether there is to be a return.
     Multi {
@@ -16,7 +16,7 @@ pub(super) enum Means {
     Event(Events),
 }
 
-impl Means {
+impl PlacingInterface {
     /// The interface for `placing`, else the best one that the kernel has.
     ///
     /// # Errors

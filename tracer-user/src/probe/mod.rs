@@ -23,7 +23,7 @@ pub use crate::placing::Placing;
 pub use load::{Follow, Programs, Settings, built};
 #[cfg(feature = "bpf-log")]
 pub use log::Log;
-pub use place::{Attachment, Site, Whose};
+pub use place::{Attachment, ProbeOwner, Site};
 pub use reader::Reader;
 
 use std::path::PathBuf;

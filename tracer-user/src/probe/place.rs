@@ -14,7 +14,7 @@ use tracer_common::bpf::{Capture, Cookie};
 use super::{
     ProbeError, Programs,
     events::{Event, Wanted},
-    means::Means,
+    means::PlacingInterface,
 };
 use crate::{discover::FileId, program};
 
@@ -133,7 +133,7 @@ impl fmt::Display for Program {
 
 /// The process that probes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
+pub enum ProbeOwner {
     /// A process whose first thread lives.
     Process(u32),
     /// A process whose first thread has ended. The kernel knows a process by that thread, and would place the probes
@@ -141,7 +141,7 @@ pub enum Whose {
     Outlived(u32),
 }
 
-impl Whose {
+impl ProbeOwner {
     /// The process.
     const fn pid(self) -> u32 {
         match self {
@@ -158,7 +158,7 @@ impl Whose {
     }
 }
 
-impl From<u32> for Whose {
+impl From<u32> for ProbeOwner {
     fn from(pid: u32) -> Self {
         Self::Process(pid)
     }
@@ -166,14 +166,14 @@ impl From<u32> for Whose {
 
 /// A file whose functions are probed in a process.
 struct Probed {
-    whose: Whose,
+    whose: ProbeOwner,
     /// Opened with `O_PATH`: whatever the file is, that has no effect.
     file: OwnedFd,
     id: FileId,
 }
 
 impl Probed {
-    fn open(whose: Whose, path: &Path) -> Result<Self, rustix::io::Errno> {
+    fn open(whose: ProbeOwner, path: &Path) -> Result<Self, rustix::io::Errno> {
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let id = FileId::from(&fstat(&file)?);
         Ok(Self { whose, file, id })
@@ -207,12 +207,12 @@ impl Programs {
     /// When the kernel refuses; nothing stays attached.
     pub fn attach(
         &self,
-        whose: impl Into<Whose>,
+        whose: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
         let whose = whose.into();
-        if !matches!(self.means, Means::Multi { sessions: true }) {
+        if !matches!(self.means, PlacingInterface::Multi { sessions: true }) {
             return self.attach_pair([Program::Entry, Program::Return], whose, path, sites);
         }
         let all: Vec<&Site> = sites.iter().collect();
@@ -224,7 +224,7 @@ impl Programs {
     fn attach_pair(
         &self,
         [enter, exit]: [Program; 2],
-        whose: Whose,
+        whose: ProbeOwner,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
@@ -243,7 +243,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_floor(
         &self,
-        whose: impl Into<Whose>,
+        whose: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
@@ -257,7 +257,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_dispatch_site(
         &self,
-        whose: impl Into<Whose>,
+        whose: impl Into<ProbeOwner>,
         path: &Path,
         file_offset: u64,
     ) -> Result<Attachment, ProbeError> {
@@ -278,7 +278,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_doorbells(
         &self,
-        whose: impl Into<Whose>,
+        whose: impl Into<ProbeOwner>,
         path: &Path,
         doorbells: &[Site],
         ends: &[Site],
@@ -301,7 +301,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_loader(
         &self,
-        whose: impl Into<Whose>,
+        whose: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
@@ -313,7 +313,7 @@ impl Programs {
     fn attach_sites(
         &self,
         program: Program,
-        whose: Whose,
+        whose: ProbeOwner,
         path: &Path,
         sites: &[&Site],
     ) -> Result<Option<Placed>, ProbeError> {
@@ -332,11 +332,11 @@ impl Programs {
         // In another PID namespace the kernel knows processes by other numbers than roctap does.
         let own = match self.means {
             _ if !program::in_initial_pid_namespace() => Cookie::ANY,
-            Means::Event(_) => {
+            PlacingInterface::Event(_) => {
                 self.track(whose.pid())?;
                 Cookie::TRACED
             }
-            Means::Multi { .. } => whose.pid(),
+            PlacingInterface::Multi { .. } => whose.pid(),
         };
         let cookie = |site: &&Site| match program.captures() {
             true => self.cookie(own, probed.id, site.file_offset, site.capture),
@@ -356,7 +356,7 @@ impl Programs {
         let program = self.program(which.name());
         let retprobe = which.is_return();
         match &self.means {
-            Means::Multi { .. } => {
+            PlacingInterface::Multi { .. } => {
                 let options = UprobeMultiOpts {
                     offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
                     cookies: cookies.iter().map(|cookie| cookie.to_u64()).collect(),
@@ -368,7 +368,7 @@ impl Programs {
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
                 Ok(link.into())
             }
-            Means::Event(events) => {
+            PlacingInterface::Event(events) => {
                 let wanted = Wanted {
                     program: &program,
                     retprobe,

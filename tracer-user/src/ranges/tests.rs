@@ -107,7 +107,7 @@ fn ranges_of_processes_have_what_any_thread_enqueued() {
         (Some(2), Some(20), Some(40), 110),
     ];
     assert_eq!(shown(&ranges), expected);
-    assert!(ranges.ranges.iter().all(|range| range.of == Of::Process));
+    assert!(ranges.ranges.iter().all(|range| range.of == RangeOwner::Process));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::inherited;
 pub const HOLD: &str = "__hold";
 
 /// A started command that waits to be released. Dropping it ends it.
-pub struct Held {
+pub struct HeldCommand {
     child: Option<Child>,
     /// Closed when the message is whole: the child reads up to the end of the pipe.
     release: Option<File>,
@@ -32,7 +32,7 @@ pub struct Held {
     failure: File,
 }
 
-impl Held {
+impl HeldCommand {
     /// Starts `command`.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldCommand {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // It is a child of ours, and has run nothing yet.
@@ -132,7 +132,7 @@ impl Running {
     }
 }
 
-/// The pipe's end of this number, which [`Held::start`] let this process inherit.
+/// The pipe's end of this number, which [`HeldCommand::start`] let this process inherit.
 fn pipe_end(number: &OsStr) -> anyhow::Result<File> {
     let number: i32 = number.to_str().and_then(|n| n.parse().ok()).context("not a descriptor")?;
     // SAFETY: nothing else in this process owns it.

@@ -31,7 +31,7 @@ pub const NOT_UNDERSTOOD: &str = "shim records: not understood";
 /// A shared memory that a shim writes to, or will.
 pub struct Connection {
     reader: Reader,
-    of: Of,
+    of: Recipient,
     threads: Option<Threads>,
     /// The process that was seen first to have claimed the memory. The memory is not asked again: every process that
     /// has it mapped can write anything there, at any time.
@@ -41,7 +41,7 @@ pub struct Connection {
     /// When the memory was seen claimed, ns of CLOCK_BOOTTIME.
     seen_ns: Option<u64>,
     /// The program that claimed it is gone, and writes no more.
-    gone: Option<Over>,
+    gone: Option<ProgramEnd>,
     /// How many more drains of a share take all that the program wrote, at most.
     unread: u64,
     /// The tables whose calls the shim was seen to record.
@@ -49,7 +49,7 @@ pub struct Connection {
 }
 
 /// The process that a memory is for.
-enum Of {
+enum Recipient {
     /// The process that was handed the memory.
     HandedTo(u32),
     /// The first process that claims the memory. Processes find it by this descriptor's number, from their environment.
@@ -65,7 +65,7 @@ struct Claimer {
 
 /// How a program has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
+pub enum ProgramEnd {
     /// With its process.
     Ended,
     /// By the execution of another one.
@@ -97,19 +97,24 @@ impl Connection {
     ) -> Result<Self, OwnedFd> {
         // In one step: a process that opens the path finds the old memory or the new one.
         match rustix::io::dup3(memory.descriptor(), &mut name, DupFlags::CLOEXEC) {
-            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), backup)),
+            Ok(()) => Ok(Self::new(memory, call_ids, Recipient::WhoeverClaims(name), backup)),
             Err(_) => Err(name),
         }
     }
 
     /// A memory that was handed to process `pid`.
     pub fn to(pid: u32, memory: SharedMemory, call_ids: Range<u64>, backup: &BackupReader) -> Self {
-        let mut connection = Self::new(memory, call_ids, Of::HandedTo(pid), backup);
+        let mut connection = Self::new(memory, call_ids, Recipient::HandedTo(pid), backup);
         connection.threads = Threads::of(pid);
         connection
     }
 
-    fn new(memory: SharedMemory, call_ids: Range<u64>, of: Of, backup: &BackupReader) -> Self {
+    fn new(
+        memory: SharedMemory,
+        call_ids: Range<u64>,
+        of: Recipient,
+        backup: &BackupReader,
+    ) -> Self {
         let reader = Reader::new(memory);
         backup.watch(&reader);
         Self {
@@ -127,21 +132,21 @@ impl Connection {
 
     /// The path by which processes that may look into this one find an offered memory.
     pub fn path(&self) -> Option<OsString> {
-        let Of::WhoeverClaims(name) = &self.of else { return None };
+        let Recipient::WhoeverClaims(name) = &self.of else { return None };
         Some(format!("/proc/{}/fd/{}", std::process::id(), name.as_raw_fd()).into())
     }
 
     /// The descriptor by which processes found the memory: the next memory is offered by the same one.
     pub fn into_name(self) -> Option<OwnedFd> {
         match self.of {
-            Of::WhoeverClaims(name) => Some(name),
-            Of::HandedTo(_) => None,
+            Recipient::WhoeverClaims(name) => Some(name),
+            Recipient::HandedTo(_) => None,
         }
     }
 
     /// Whether the memory was offered and no process has claimed it.
     pub fn is_free(&self) -> bool {
-        matches!(self.of, Of::WhoeverClaims(_)) && self.claimer().is_none()
+        matches!(self.of, Recipient::WhoeverClaims(_)) && self.claimer().is_none()
     }
 
     /// The process that has claimed the memory.
@@ -155,8 +160,10 @@ impl Connection {
         }
         let claimed = self.memory().owner()?;
         Some(self.claimer.get_or_init(|| match self.of {
-            Of::HandedTo(pid) => Claimer { pid, subject: None },
-            Of::WhoeverClaims(_) => Claimer { pid: claimed, subject: Subject::open(claimed).ok() },
+            Recipient::HandedTo(pid) => Claimer { pid, subject: None },
+            Recipient::WhoeverClaims(_) => {
+                Claimer { pid: claimed, subject: Subject::open(claimed).ok() }
+            }
         }))
     }
 
@@ -168,7 +175,7 @@ impl Connection {
 
     /// The process that has claimed the memory, as long as it runs the program that did.
     pub fn pid(&self) -> Option<u32> {
-        self.process().filter(|_| self.gone != Some(Over::Executed))
+        self.process().filter(|_| self.gone != Some(ProgramEnd::Executed))
     }
 
     /// The ids that its shim gives to calls, if it keeps to what was asked of it.
@@ -185,7 +192,7 @@ impl Connection {
     /// was claimed later than that is the new program's, and stays.
     pub fn executed_at(&mut self, time_ns: u64) {
         if self.seen_ns.is_some_and(|seen| seen < time_ns) {
-            self.gone = Some(Over::Executed);
+            self.gone = Some(ProgramEnd::Executed);
             self.unread = 0;
             self.reader.close();
         }
@@ -194,13 +201,13 @@ impl Connection {
     /// The process has ended: the records that are in the memory now are its last ones.
     pub fn ended(&mut self) {
         if self.gone.is_none() {
-            self.gone = Some(Over::Ended);
+            self.gone = Some(ProgramEnd::Ended);
             self.unread = self.reader.shares();
         }
     }
 
     /// How the program has ended, if it has and all that it wrote was read.
-    pub fn over(&self) -> Option<Over> {
+    pub fn over(&self) -> Option<ProgramEnd> {
         self.gone.filter(|_| self.unread == 0)
     }
 
@@ -427,7 +434,7 @@ mod tests {
         old.ended();
         assert_eq!(old.over(), None, "what the backup may have taken is unread");
         old.drain(Extent::Share, |_, _, _| {});
-        assert_eq!(old.over(), Some(Over::Ended));
+        assert_eq!(old.over(), Some(ProgramEnd::Ended));
         old.release();
         let new = offer(old.into_name().unwrap()).unwrap();
         assert_eq!(new.path(), Some(path.clone()), "the environment names it");

@@ -32,7 +32,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
-use command::{Held, Running};
+use command::{HeldCommand, Running};
 use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // Before rights, limits and signals are changed: the command has them as it would without roctap.
     let held = match options.command.as_slice() {
         [] => None,
-        command => Some(Held::start(command)?),
+        command => Some(HeldCommand::start(command)?),
     };
     let stop = Stop::install()?;
     raise_limits()?;
@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // Without a handler, SIGXFSZ would end roctap at the first write beyond its limit of a file's size; with one, the
     // write fails, as on a full disk. The signal is not ignored: programs that roctap starts would inherit that.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    let mut session = Session::open(options, held.as_ref().map(Held::pid))?;
+    let mut session = Session::open(options, held.as_ref().map(HeldCommand::pid))?;
     rights.attach(session.placing());
     match &held {
         Some(held) => attach_held(options, held, &mut session)?,
@@ -169,7 +169,7 @@ fn most_descriptors() -> Option<u64> {
 pub struct Usage(&'static str);
 
 /// Attaches to the command.
-fn attach_held(options: &Options, held: &Held, session: &mut Session) -> anyhow::Result<()> {
+fn attach_held(options: &Options, held: &HeldCommand, session: &mut Session) -> anyhow::Result<()> {
     let shown: Vec<_> =
         options.command.iter().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
     let program = options.command.first().context("a command")?;
@@ -177,7 +177,7 @@ fn attach_held(options: &Options, held: &Held, session: &mut Session) -> anyhow:
 }
 
 /// Lets the command run.
-fn let_go(options: &Options, held: Held, session: &Session) -> anyhow::Result<Running> {
+fn let_go(options: &Options, held: HeldCommand, session: &Session) -> anyhow::Result<Running> {
     let program = options.command.first().context("a command")?;
     let cannot = || format!("cannot run {}", shown::text_of(program.as_encoded_bytes()));
     held.release(&session.environment()).with_context(cannot)

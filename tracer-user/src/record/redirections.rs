@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::plan::{FunctionPlan, Probed, Reached};
+use crate::plan::{FunctionPlan, Probed, ReachedBy};
 
 /// The redirected functions of a library, by the target of the redirection and the probed function.
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub struct Redirections(BTreeMap<(String, String), Vec<String>>);
 impl Redirections {
     /// Adds a plan of `library`, if it is one for redirected functions.
     pub fn add(&mut self, plan: &FunctionPlan, library: &Path) {
-        let Reached::Redirected { target, probed, .. } = &plan.reached else { return };
+        let ReachedBy::Redirected { target, probed, .. } = &plan.reached else { return };
         let what = match probed {
             Probed::Implementation { .. } => "implementation",
             Probed::Stub => "stub",

@@ -46,8 +46,8 @@ const WRITERS: u64 = 256;
     left = shown(*left, unit),
     needed = shown(*needed, unit)
 )]
-pub struct Tight {
-    whose: Whose,
+pub struct TightLimit {
+    whose: LimitOwner,
     name: &'static str,
     unit: &'static str,
     left: u64,
@@ -55,10 +55,10 @@ pub struct Tight {
 }
 
 /// The owner of a limit, as the message names it, and how the limit is raised.
-type Whose = (&'static str, &'static str);
-const OF_PROCESS: Whose = ("its limit", " (prlimit --pid)");
-const OF_GROUP: Whose = ("its cgroup's limit", "");
-const OF_SYSTEM: Whose = ("the system's limit", " (sysctl)");
+type LimitOwner = (&'static str, &'static str);
+const OF_PROCESS: LimitOwner = ("its limit", " (prlimit --pid)");
+const OF_GROUP: LimitOwner = ("its cgroup's limit", "");
+const OF_SYSTEM: LimitOwner = ("the system's limit", " (sysctl)");
 
 fn shown(count: u64, unit: &str) -> String {
     if unit.is_empty() { count.to_string() } else { format!("{} {unit}", count >> 20) }
@@ -67,7 +67,7 @@ fn shown(count: u64, unit: &str) -> String {
 /// The part of a limit that is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Left {
-    whose: Whose,
+    whose: LimitOwner,
     name: &'static str,
     unit: &'static str,
     left: u64,
@@ -87,9 +87,9 @@ enum Rings {
 }
 
 impl Left {
-    fn tight(self, needed: u64) -> Tight {
+    fn tight(self, needed: u64) -> TightLimit {
         let Self { whose, name, unit, left, .. } = self;
-        Tight { whose, name, unit, left, needed }
+        TightLimit { whose, name, unit, left, needed }
     }
 }
 
@@ -98,12 +98,12 @@ impl Left {
 /// # Errors
 ///
 /// Which limit leaves too little room for the shim.
-pub fn layout(pid: u32, wanted: Layout) -> Result<Layout, Tight> {
+pub fn layout(pid: u32, wanted: Layout) -> Result<Layout, TightLimit> {
     // Of a process that cannot be looked at no limit is known.
     fit(&limits(pid).unwrap_or_default(), wanted)
 }
 
-fn fit(limits: &[Left], wanted: Layout) -> Result<Layout, Tight> {
+fn fit(limits: &[Left], wanted: Layout) -> Result<Layout, TightLimit> {
     let mut layout = wanted;
     for limit in limits {
         loop {

@@ -22,7 +22,7 @@ use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
         Binary, Followed, FunctionPlan, HipServed, PlanError, Planner, Probed, ProcessMemory,
-        Reached, ReturnProbe,
+        ReachedBy, ReturnProbe,
     },
     probe::Site,
 };
@@ -264,11 +264,11 @@ impl Selection {
         let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
         let site = |plan: FunctionPlan| {
             let is_function = match &plan.reached {
-                Reached::Exported | Reached::Implementation { .. } => true,
-                Reached::Redirected { probed, .. } => {
+                ReachedBy::Exported | ReachedBy::Implementation { .. } => true,
+                ReachedBy::Redirected { probed, .. } => {
                     matches!(probed, Probed::Implementation { .. })
                 }
-                Reached::Stub { .. } => false,
+                ReachedBy::Stub { .. } => false,
             };
             let site = plan.site.filter(|site| is_function && site.class.is_cheap())?;
             let (file_offset, capture) = (site.file_offset, Capture::default());

@@ -23,7 +23,7 @@ const SEEN_SHARE: u32 = 50;
 
 /// A look at the mappings of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct MappingsLook {
     /// When roctap looked.
     pub at: Instant,
     /// How many pages the process had mapped then.
@@ -114,7 +114,7 @@ pub struct Target {
     /// started, or the process was held.
     pub is_being_attached: bool,
     /// The last look at its mappings.
-    pub seen: Option<Seen>,
+    pub seen: Option<MappingsLook>,
     /// The time that was spent on reading messages of marks and ranges in its memory.
     pub looked_for_messages: Duration,
     /// Whether it has a shared memory: known when it has ended.
@@ -141,7 +141,7 @@ impl Target {
             | GpuSource::Unused
             | GpuSource::Forked => false,
         };
-        let same = |seen: Seen| seen.pages == pages && seen.at.elapsed() < SEEN_INTERVAL;
+        let same = |seen: MappingsLook| seen.pages == pages && seen.at.elapsed() < SEEN_INTERVAL;
         !waits && self.seen.is_some_and(same)
     }
 
@@ -315,7 +315,8 @@ mod tests {
         let subject = Arc::new(Subject::open(std::process::id()).unwrap());
         let mut target = Target::new(subject, String::new(), 1, GpuSource::AtStart);
         assert!(!target.maps_the_same(7), "it was never seen");
-        let seen = Seen { at: Instant::now() + SEEN_INTERVAL, pages: 7, took: Duration::ZERO };
+        let seen =
+            MappingsLook { at: Instant::now() + SEEN_INTERVAL, pages: 7, took: Duration::ZERO };
         target.seen = Some(seen);
         assert!(target.maps_the_same(7) && !target.maps_the_same(8));
         for source in [GpuSource::Waiting, GpuSource::Uprobes(String::new())] {
@@ -325,9 +326,9 @@ mod tests {
         target.doorbells = Some(Attachment::default());
         assert!(target.maps_the_same(7));
         let at = Instant::now().checked_sub(SEEN_INTERVAL).expect("the machine runs longer");
-        target.seen = Some(Seen { at, ..seen });
+        target.seen = Some(MappingsLook { at, ..seen });
         assert!(!target.maps_the_same(7), "long ago");
-        target.seen = Some(Seen { at, took: SEEN_INTERVAL, ..seen });
+        target.seen = Some(MappingsLook { at, took: SEEN_INTERVAL, ..seen });
         assert!(target.maps_the_same(8), "it takes long");
     }
 }

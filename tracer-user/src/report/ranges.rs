@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::rows::{MarkRow, RangeRow, row};
-use crate::ranges::{Of, Ranges};
+use crate::ranges::{RangeOwner, Ranges};
 use crate::trace::lookup::Tables;
 
 /// Rows that are kept of each kind: programs may put numbers into their messages.
@@ -65,9 +65,9 @@ pub fn rows(found: &Ranges, tables: &Tables) -> (Vec<RangeRow>, Vec<MarkRow>, u6
     (ranges, marks, without_row)
 }
 
-const fn of(of: Of) -> &'static str {
+const fn of(of: RangeOwner) -> &'static str {
     match of {
-        Of::Thread => "thread",
-        Of::Process => "process",
+        RangeOwner::Thread => "thread",
+        RangeOwner::Process => "process",
     }
 }

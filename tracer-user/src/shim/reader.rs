@@ -84,11 +84,11 @@ pub struct Reader {
 /// The state that a reader shares with its [`super::BackupReader`].
 pub(super) struct Shared {
     pub(super) memory: SharedMemory,
-    taken: Mutex<Taken>,
+    taken: Mutex<DrainedFrames>,
 }
 
 /// The frames that were taken out of the rings, and the state of the rings.
-struct Taken {
+struct DrainedFrames {
     /// Threads and their frames, in the order of each thread.
     waiting: Vec<(u32, Frame)>,
     /// Whether the reader was here since the backup reader came last.
@@ -108,7 +108,7 @@ struct Taken {
     frame: Box<[u64; MAX_FRAME_WORDS]>,
 }
 
-impl Taken {
+impl DrainedFrames {
     /// Takes the frames in the next `words` words of a ring, and the part of the last frame that goes beyond them.
     fn fill(&mut self, memory: &SharedMemory, ring: usize, words: u64) {
         let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
@@ -160,7 +160,7 @@ impl Shared {
         self.memory.word(control::HEARTBEAT_NS).store(clock::now_ns(), Ordering::Relaxed);
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, DrainedFrames> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -184,7 +184,7 @@ impl Shared {
 impl Reader {
     /// A reader of `memory`.
     pub fn new(memory: SharedMemory) -> Self {
-        let taken = Mutex::new(Taken {
+        let taken = Mutex::new(DrainedFrames {
             waiting: Vec::new(),
             visited: false,
             beat: None,
@@ -229,7 +229,7 @@ impl Reader {
     /// Gives about `share` words of frames to `sink`; all of them if there is no share.
     fn take(&mut self, share: Option<u64>, mut sink: impl FnMut(u32, Frame)) {
         let (shared, batch) = (&self.shared, &mut self.batch);
-        let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
+        let mut hand_out = |mut taken: MutexGuard<'_, DrainedFrames>| {
             mem::swap(batch, &mut taken.waiting);
             // Unlocked: the sink takes its time, in which the backup reader may come.
             drop(taken);

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use super::error::TraceError;
 use super::format::FILE_MAGIC;
 use super::random::random;
-use crate::files::Place;
+use crate::files::DirectoryEntry;
 use crate::privileges;
 
 /// The operations on a file that the writer needs. A trait, so that tests can play a full disk.
@@ -44,14 +44,16 @@ pub struct Claim {
     file: File,
     has_header: bool,
     /// Present until there is a chunk.
-    keeper: Option<Keeper>,
+    directory_thread: Option<DirectoryThread>,
 }
 
 impl Claim {
-    fn new(file: File, at: Where) -> io::Result<Self> {
+    fn new(file: File, at: TraceFile) -> io::Result<Self> {
         let at = Arc::new(at);
-        match Keeper::start(Arc::clone(&at)) {
-            Ok(keeper) => Ok(Self { file, has_header: false, keeper: Some(keeper) }),
+        match DirectoryThread::start(Arc::clone(&at)) {
+            Ok(directory_thread) => {
+                Ok(Self { file, has_header: false, directory_thread: Some(directory_thread) })
+            }
             Err(error) => {
                 // If the file cannot be removed, an empty file stays.
                 let _ = at.place.remove(&file);
@@ -65,10 +67,10 @@ impl Sink for Claim {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.append(bytes)?;
         if self.has_header
-            && let Some(keeper) = &self.keeper
+            && let Some(directory_thread) = &self.directory_thread
         {
-            keeper.put_in_place()?;
-            self.keeper = None;
+            directory_thread.put_in_place()?;
+            self.directory_thread = None;
         }
         self.has_header = true;
         Ok(())
@@ -85,52 +87,52 @@ impl Sink for Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(directory_thread) = self.directory_thread.take() {
             // If the file cannot be removed, an empty trace stays.
-            let _ = keeper.remove(&self.file);
+            let _ = directory_thread.remove(&self.file);
         }
     }
 }
 
 /// The place of a new trace's file.
-struct Where {
-    place: Place,
+struct TraceFile {
+    place: DirectoryEntry,
     /// The old trace that the new one replaces, locked by this process, and its place; until then the new one is
     /// beside it.
-    old: Option<(Place, File)>,
+    old: Option<(DirectoryEntry, File)>,
 }
 
 /// An action in the trace's directory that needs the rights to it: each thread has rights of its own, and the recording
 /// thread has given these up by then.
-type Deed = Box<dyn FnOnce(&Where) + Send>;
+type DirectoryAction = Box<dyn FnOnce(&TraceFile) + Send>;
 
 /// The thread that keeps the rights to the names in the trace's directory. It does nothing else, and ends with the
 /// first chunk.
-struct Keeper {
-    deeds: Option<Sender<Deed>>,
+struct DirectoryThread {
+    actions: Option<Sender<DirectoryAction>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
-    fn start(at: Arc<Where>) -> io::Result<Self> {
-        let (deeds, asked) = mpsc::channel::<Deed>();
+impl DirectoryThread {
+    fn start(at: Arc<TraceFile>) -> io::Result<Self> {
+        let (actions, asked) = mpsc::channel::<DirectoryAction>();
         let thread = thread::Builder::new().name("roctap-output".to_owned()).spawn(move || {
             privileges::keep_for_renaming();
-            asked.iter().for_each(|deed| deed(&at));
+            asked.iter().for_each(|action| action(&at));
         })?;
-        Ok(Self { deeds: Some(deeds), thread: Some(thread) })
+        Ok(Self { actions: Some(actions), thread: Some(thread) })
     }
 
     fn ask<T: Send + 'static>(
         &self,
-        deed: impl FnOnce(&Where) -> io::Result<T> + Send + 'static,
+        action: impl FnOnce(&TraceFile) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (tell, done) = mpsc::channel();
         let gone = || io::Error::other("the thread that keeps the trace's file has ended");
-        let deeds = self.deeds.as_ref().ok_or_else(gone)?;
+        let actions = self.actions.as_ref().ok_or_else(gone)?;
         // The receiver is there, unless this thread panics.
-        let deed = Box::new(move |at: &Where| drop(tell.send(deed(at))));
-        deeds.send(deed).map_err(|_| gone())?;
+        let action = Box::new(move |at: &TraceFile| drop(tell.send(action(at))));
+        actions.send(action).map_err(|_| gone())?;
         done.recv().map_err(|_| gone())?
     }
 
@@ -150,9 +152,9 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for DirectoryThread {
     fn drop(&mut self) {
-        self.deeds = None;
+        self.actions = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported as an error.
             let _ = thread.join();
@@ -177,9 +179,9 @@ pub enum Existing {
 /// trace's lock until the new one, which is locked too, is in its place.
 pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
-    let place = Place::of(path).map_err(open)?;
+    let place = DirectoryEntry::of(path).map_err(open)?;
     let (file, at) = match place.create() {
-        Ok(file) => (file, Where { place, old: None }),
+        Ok(file) => (file, TraceFile { place, old: None }),
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(open(e)),
         Err(_) if existing == Existing::Refuse => {
             return Err(TraceError::Exists { path: path.to_path_buf() });
@@ -189,14 +191,14 @@ pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
             let number = random().map(u64::from_ne_bytes).map_err(open)?;
             let beside = place.beside(format!(".roctap-{number:016x}").into()).map_err(open)?;
             let file = beside.create().map_err(open)?;
-            (file, Where { place: beside, old: Some((place, old)) })
+            (file, TraceFile { place: beside, old: Some((place, old)) })
         }
     };
     Claim::new(lock(file, path)?, at).map_err(open)
 }
 
 /// The trace that is at `place`, or an empty file, locked; messages name it by `path`.
-fn old_trace(place: &Place, path: &Path) -> Result<File, TraceError> {
+fn old_trace(place: &DirectoryEntry, path: &Path) -> Result<File, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
     let not_ours = || TraceError::NotOurs { path: path.to_path_buf() };
     let old = place.open().map_err(open)?.ok_or_else(not_ours)?;

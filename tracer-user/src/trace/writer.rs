@@ -65,7 +65,7 @@ pub struct Writer {
     taken_bytes: u64,
     left_out: u64,
     /// Of these bytes, those that processes chose.
-    told: Budget<(u32, Told)>,
+    told: Budget<(u32, ChosenText)>,
     /// The size of strings and tables, as a reader counts it.
     table_bytes: u64,
     notices: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Writer {
 
 /// The texts that a process chose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Told {
+enum ChosenText {
     /// Its description.
     Itself,
     /// Names of its threads, agents and kernels.
@@ -154,7 +154,7 @@ impl Writer {
 
     /// Whether there is room for a name or description of this many bytes from process `process_id` (0: no process in
     /// particular); if not, counts it.
-    fn takes(&mut self, process_id: u32, told: Told, bytes: usize) -> bool {
+    fn takes(&mut self, process_id: u32, told: ChosenText, bytes: usize) -> bool {
         let taken = self.taken_bytes + bytes as u64;
         let takes = taken <= WRITTEN_TABLES
             && (process_id == 0 || self.told.take((process_id, told), bytes));
@@ -177,7 +177,7 @@ impl Writer {
         add: impl Fn(&mut Increment, T),
     ) {
         let bytes = weigh(&entry);
-        if self.takes(process_id, Told::Names, bytes + size_of::<T>()) {
+        if self.takes(process_id, ChosenText::Names, bytes + size_of::<T>()) {
             if self.taken_bytes <= REPEATED_TABLES {
                 add(&mut self.repeated, entry.clone());
             }
@@ -371,7 +371,7 @@ impl RecordSink for Writer {
             return id;
         }
         let kept = size_of::<StringHeader>() + STRING_BYTES + text.len();
-        if !self.takes(process_id, Told::Names, kept) {
+        if !self.takes(process_id, ChosenText::Names, kept) {
             return 0;
         }
         let id = self.ids.len() as StringId + 1;
@@ -397,10 +397,10 @@ impl RecordSink for Writer {
         let entry = (process_id, process.within_limits());
         let bytes = weigh(&entry);
         let kept = bytes + size_of_val(&entry) + size_of_val(&*entry.1.libraries);
-        let described = self.told.of((process_id, Told::Itself));
+        let described = self.told.of((process_id, ChosenText::Itself));
         if described as u64 + kept as u64 > WRITTEN_OF_A_PROCESS {
             self.left_out += 1;
-        } else if self.takes(process_id, Told::Itself, kept) {
+        } else if self.takes(process_id, ChosenText::Itself, kept) {
             self.increase(bytes, |increment| increment.processes.push(entry));
         }
     }
@@ -444,8 +444,8 @@ impl RecordSink for Writer {
 
 /// Bytes of an entry as JSON, with the separator between it and the next.
 fn weigh(entry: &impl Serialize) -> usize {
-    struct Weight(usize);
-    impl io::Write for Weight {
+    struct JsonLength(usize);
+    impl io::Write for JsonLength {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -454,7 +454,7 @@ fn weigh(entry: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut weight = Weight(1);
+    let mut weight = JsonLength(1);
     // An entry that cannot be JSON is noticed when it is written.
     let _ = serde_json::to_writer(&mut weight, entry);
     weight.0

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::functions::{Domain, Place, Table};
+use super::functions::{ArgumentPlace, Domain, Table};
 use super::types::{Kind, Type};
 
 /// The source of `generated.rs`: one line for each function, which rustfmt is told to leave alone.
@@ -52,9 +52,9 @@ pub fn source(table: &Table, version: &str) -> String {
             .iter()
             .map(|arg| {
                 let (place, n) = match arg.place {
-                    Place::Register(n) => ("register", n),
-                    Place::Stack(n) => ("stack", n),
-                    Place::Vector(n) => ("vector", n),
+                    ArgumentPlace::Register(n) => ("register", n),
+                    ArgumentPlace::Stack(n) => ("stack", n),
+                    ArgumentPlace::Vector(n) => ("vector", n),
                 };
                 format!("{place}({:?}, &{}, {n})", arg.name, type_constant(&arg.ty))
             })

@@ -35,7 +35,7 @@ pub enum Domain {
 
 /// Where an argument is when the function is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ArgumentPlace {
     Register(u64),
     Stack(u64),
     Vector(u64),
@@ -44,7 +44,7 @@ pub enum Place {
 pub struct Argument {
     pub name: String,
     pub ty: Type,
-    pub place: Place,
+    pub place: ArgumentPlace,
 }
 
 pub struct Function {
@@ -184,16 +184,16 @@ fn function(headers: &Headers, declaration: &Declaration, exported: bool) -> Res
         let in_memory = matches!(ty.kind, Kind::Struct(bytes) if bytes > 16);
         // System V ABI 3.2.3: an argument goes into registers whole or not at all, and later ones
         // may still use the registers that it left.
-        let (next, limit, place): (&mut u64, u64, fn(u64) -> Place) = match ty.kind {
-            Kind::Float => (&mut vectors, 8, Place::Vector),
-            _ => (&mut registers, if in_memory { 0 } else { 6 }, Place::Register),
+        let (next, limit, place): (&mut u64, u64, fn(u64) -> ArgumentPlace) = match ty.kind {
+            Kind::Float => (&mut vectors, 8, ArgumentPlace::Vector),
+            _ => (&mut registers, if in_memory { 0 } else { 6 }, ArgumentPlace::Register),
         };
         let place = if *next + words <= limit {
             *next += words;
             place(*next - words)
         } else {
             stack += words;
-            Place::Stack(stack - words)
+            ArgumentPlace::Stack(stack - words)
         };
         let name = if name.is_empty() { format!("arg{index}") } else { name.clone() };
         args.push(Argument { name, ty, place });

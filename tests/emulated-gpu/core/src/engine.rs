@@ -12,7 +12,7 @@ use crate::effects::{self, CompletionTimes, Effect};
 use crate::kernels::Kernels;
 use crate::log::Log;
 use crate::platform::{Platform, platform, platform_of_this_process};
-use crate::queue::aql::{AqlQueue, Place};
+use crate::queue::aql::{AqlQueue, QueuePlace};
 use crate::queue::sdma::SdmaQueue;
 use crate::queue::{Context, Step};
 use crate::renewed::Renewed;
@@ -37,7 +37,7 @@ enum Ring {
 
 #[derive(Debug)]
 struct Queue {
-    place: Place,
+    place: QueuePlace,
     // The page of an SDMA queue's read and write indices.
     indices: Option<u64>,
     active: bool,
@@ -168,24 +168,24 @@ impl Engine {
     fn created(
         &self,
         node: u32,
-        place: Place,
+        place: QueuePlace,
         read_index: u64,
         write_index: Option<u64>,
     ) -> Created {
         let page = (node as usize).checked_sub(1).and_then(|i| self.doorbell_pages.get(i));
         let doorbell_offset = place.doorbell - page.copied().unwrap_or(place.doorbell);
-        let Place { id, doorbell, .. } = place;
+        let QueuePlace { id, doorbell, .. } = place;
         Created { id, doorbell, doorbell_offset, read_index, write_index }
     }
 
-    fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<Place> {
+    fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<QueuePlace> {
         let page = *self.doorbell_pages.get((node as usize).checked_sub(1)?)?;
         let doorbell = (0..DOORBELLS)
             .map(|i| page + i * DOORBELL_BYTES)
             .find(|&d| self.queues.iter().all(|q| q.place.doorbell != d))?;
         let id = self.next_id;
         self.next_id += 1;
-        Some(Place { id, node, ring, ring_bytes, doorbell })
+        Some(QueuePlace { id, node, ring, ring_bytes, doorbell })
     }
 
     /// Forgets a queue; whether there was one. What is in flight on it is lost, as on hardware.

@@ -10,8 +10,8 @@ use crate::{drm, kfd, tree};
 const KFD: &str = "/dev/kfd";
 const RENDER: &str = "/dev/dri/renderD";
 
-/// What a path leads to.
-enum Place {
+/// The file that is opened for a path.
+enum OpenedPath {
     Device(Device),
     Elsewhere(CString),
     Unchanged,
@@ -19,22 +19,22 @@ enum Place {
 
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn place(path: *const c_char) -> Place {
+unsafe fn opened(path: *const c_char) -> OpenedPath {
     if path.is_null() {
-        return Place::Unchanged;
+        return OpenedPath::Unchanged;
     }
     // SAFETY: as this function requires.
-    let Ok(path) = unsafe { CStr::from_ptr(path) }.to_str() else { return Place::Unchanged };
+    let Ok(path) = unsafe { CStr::from_ptr(path) }.to_str() else { return OpenedPath::Unchanged };
     if path == KFD {
-        return Place::Device(Device::Kfd);
+        return OpenedPath::Device(Device::Kfd);
     }
     if let Some(minor) = path.strip_prefix(RENDER) {
         let node = minor.parse().ok().and_then(drm::node_of_minor);
-        return node.map_or(Place::Unchanged, |node| Place::Device(Device::Render(node)));
+        return node.map_or(OpenedPath::Unchanged, |node| OpenedPath::Device(Device::Render(node)));
     }
     tree::redirect(path)
         .and_then(|path| CString::new(path.as_os_str().as_bytes()).ok())
-        .map_or(Place::Unchanged, Place::Elsewhere)
+        .map_or(OpenedPath::Unchanged, OpenedPath::Elsewhere)
 }
 
 /// # Safety
@@ -42,10 +42,10 @@ unsafe fn place(path: *const c_char) -> Place {
 unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: as this function requires; the system call checks the rest.
     unsafe {
-        let path = match place(path) {
-            Place::Device(device) => return device::open(device),
-            Place::Elsewhere(there) => there,
-            Place::Unchanged => {
+        let path = match opened(path) {
+            OpenedPath::Device(device) => return device::open(device),
+            OpenedPath::Elsewhere(there) => there,
+            OpenedPath::Unchanged => {
                 return libc::syscall(libc::SYS_openat, directory, path, flags, mode) as c_int;
             }
         };
@@ -101,9 +101,9 @@ macro_rules! file_opens {
             // SAFETY: libc has the function, and it has this type.
             unsafe {
                 let original: Original = std::mem::transmute(next($c_name));
-                match place(path) {
-                    Place::Elsewhere(there) => original(there.as_ptr(), mode),
-                    Place::Device(_) | Place::Unchanged => original(path, mode),
+                match opened(path) {
+                    OpenedPath::Elsewhere(there) => original(there.as_ptr(), mode),
+                    OpenedPath::Device(_) | OpenedPath::Unchanged => original(path, mode),
                 }
             }
         }
@@ -120,9 +120,9 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut c_void {
     // SAFETY: libc has the function, and it has this type.
     unsafe {
         let original: Original = std::mem::transmute(next(c"opendir"));
-        match place(path) {
-            Place::Elsewhere(there) => original(there.as_ptr()),
-            Place::Device(_) | Place::Unchanged => original(path),
+        match opened(path) {
+            OpenedPath::Elsewhere(there) => original(there.as_ptr()),
+            OpenedPath::Device(_) | OpenedPath::Unchanged => original(path),
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Callbacks {
     /// The services that want the call recorded, or want to be told.
     services: Services,
     /// Of a call of HIP: the services that are told of its stream.
-    pub streams: Option<streams::Told>,
+    pub streams: Option<streams::StreamCallbacks>,
     state: Cell<CallbackState>,
     externals: RefCell<Externals>,
     times: Cell<Option<Times>>,
@@ -57,7 +57,7 @@ impl Callbacks {
     pub fn of(
         operation: Operation,
         services: Services,
-        streams: Option<streams::Told>,
+        streams: Option<streams::StreamCallbacks>,
         thread: u32,
     ) -> Option<Rc<Self>> {
         let all = || SDK.each(operation.kind, services);

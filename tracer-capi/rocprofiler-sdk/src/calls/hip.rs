@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use capi_common::hip::{Data, uses_graphs};
 use capi_sources::calls_of_threads;
-use capi_sources::hip::{self, Client, Kept};
+use capi_sources::hip::{self, Client, OpenCall};
 use capi_sources::open::OfThreads;
 use rocprofiler::kinds::Kind;
 use roctracer::timestamp_ns;
@@ -35,7 +35,7 @@ fn operation(op: u32) -> Option<Operation> {
 impl Client for Calls {
     type Begin = Begun;
 
-    const CALLS: OfThreads<Kept<Begun>> = calls_of_threads!(Kept<Begun>);
+    const CALLS: OfThreads<OpenCall<Begun>> = calls_of_threads!(OpenCall<Begun>);
 
     fn begin(op: u32) -> Option<Begun> {
         let operation = operation(op)?;
@@ -43,7 +43,8 @@ impl Client for Calls {
         if open::is_in_hip() {
             return None;
         }
-        let streams = || streams::Told::of(operation).filter(|told| payload::has(op, told.at()));
+        let streams =
+            || streams::StreamCallbacks::of(operation).filter(|told| payload::has(op, told.at()));
         Begun::new(operation, streams, timestamp_ns)
     }
 

@@ -16,21 +16,21 @@ use tracer_common::hsa_functions::slot;
 
 use crate::layout::agent_id;
 use crate::retirement::{self, Use};
-use crate::told::Told;
+use crate::traced_operation::TracedOperation;
 use crate::{SDK, process, records};
 
 const KIND: Kind = Kind::MemoryAllocation;
 
 /// The effect of a function: the operations of the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Does {
+enum MemoryEffect {
     Allocate = 1,
     AllocateVirtual = 2,
     Free = 3,
     FreeVirtual = 4,
 }
 
-impl Does {
+impl MemoryEffect {
     fn allocates(self) -> bool {
         matches!(self, Self::Allocate | Self::AllocateVirtual)
     }
@@ -38,16 +38,16 @@ impl Does {
 
 /// The functions, and the argument that is the address, or the place for it. A function that allocates has a pool or a
 /// region, and the number of bytes, before it.
-const FUNCTIONS: [(usize, Does, u8); 6] = [
-    (slot("hsa_memory_allocate"), Does::Allocate, 2),
-    (slot("hsa_amd_memory_pool_allocate"), Does::Allocate, 3),
-    (slot("hsa_amd_vmem_handle_create"), Does::AllocateVirtual, 4),
-    (slot("hsa_memory_free"), Does::Free, 0),
-    (slot("hsa_amd_memory_pool_free"), Does::Free, 0),
-    (slot("hsa_amd_vmem_handle_release"), Does::FreeVirtual, 0),
+const FUNCTIONS: [(usize, MemoryEffect, u8); 6] = [
+    (slot("hsa_memory_allocate"), MemoryEffect::Allocate, 2),
+    (slot("hsa_amd_memory_pool_allocate"), MemoryEffect::Allocate, 3),
+    (slot("hsa_amd_vmem_handle_create"), MemoryEffect::AllocateVirtual, 4),
+    (slot("hsa_memory_free"), MemoryEffect::Free, 0),
+    (slot("hsa_amd_memory_pool_free"), MemoryEffect::Free, 0),
+    (slot("hsa_amd_vmem_handle_release"), MemoryEffect::FreeVirtual, 0),
 ];
 
-fn of(slot: usize) -> Option<(Does, u8)> {
+fn of(slot: usize) -> Option<(MemoryEffect, u8)> {
     FUNCTIONS.iter().find(|(of, ..)| *of == slot).map(|&(_, does, address)| (does, address))
 }
 
@@ -73,7 +73,8 @@ struct Payload {
     bytes: u64,
 }
 
-const THREADS: OfThreads<Option<Rc<Told<Payload>>>> = calls_of_threads!(Option<Rc<Told<Payload>>>);
+const THREADS: OfThreads<Option<Rc<TracedOperation<Payload>>>> =
+    calls_of_threads!(Option<Rc<TracedOperation<Payload>>>);
 
 /// A call begins, whose frame is at `at`: tools are told, which may throw. `around` shares the id of the innermost call
 /// that is recorded.
@@ -92,7 +93,7 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
         id_use = Use::alone(id, retirement::wanting(KIND, services));
     }
     let payload = Payload::new(does, &call.args, address);
-    let told = Rc::new(Told::new((KIND, does as u32), services, payload, (id, id_use)));
+    let told = Rc::new(TracedOperation::new((KIND, does as u32), services, payload, (id, id_use)));
     if THREADS.begin(at, told.id).map(|kept| *kept = Some(Rc::clone(&told))).is_some() {
         told.begin(at);
     }
@@ -118,7 +119,7 @@ pub fn left(slot: usize, call: &Call, at: usize) {
 }
 
 impl Payload {
-    fn new(does: Does, args: &[u64; 6], address: u8) -> Self {
+    fn new(does: MemoryEffect, args: &[u64; 6], address: u8) -> Self {
         let [source, bytes, ..] = *args;
         let payload = Self { size: size_of::<Self>(), ..Self::default() };
         if does.allocates() {

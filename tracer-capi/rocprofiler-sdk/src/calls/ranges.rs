@@ -69,9 +69,9 @@ impl Range {
 
 /// The ranges that a thread has pushed, of each library; none for a range that no service wants.
 #[derive(Default)]
-struct Pushed([Vec<Option<Range>>; LIBRARIES]);
+struct PushedRanges([Vec<Option<Range>>; LIBRARIES]);
 
-impl Drop for Pushed {
+impl Drop for PushedRanges {
     /// Ranges that are open when their thread ends have no end.
     fn drop(&mut self) {
         self.0.iter_mut().flat_map(|ranges| ranges.drain(..)).for_each(mem::forget);
@@ -79,7 +79,7 @@ impl Drop for Pushed {
 }
 
 thread_local! {
-    static PUSHED: RefCell<Pushed> = RefCell::default();
+    static PUSHED: RefCell<PushedRanges> = RefCell::default();
 }
 
 /// The ranges that were started, by their library and the id that the library has given them.

@@ -37,7 +37,7 @@ impl Begun {
     #[inline]
     pub fn new(
         operation: Operation,
-        streams: impl FnOnce() -> Option<streams::Told>,
+        streams: impl FnOnce() -> Option<streams::StreamCallbacks>,
         begin_ns: impl FnOnce() -> u64,
     ) -> Option<Self> {
         if CallbackThread::is_any_current() || process::is_forked() {

@@ -21,7 +21,7 @@ const WAIT_NS: u64 = 1_000_000_000;
 
 /// The effect of a function on its stream: the operations of the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Does {
+enum StreamEffect {
     Create = 1,
     Destroy = 2,
     Use = 3,
@@ -30,7 +30,7 @@ enum Does {
 /// A function's stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stream {
-    does: Does,
+    does: StreamEffect,
     /// The place of the argument among all: the stream, or the address of the place for it.
     at: usize,
 }
@@ -46,10 +46,14 @@ impl Stream {
         let used = find(b"hipStream_t").map(|at| {
             let names = operation.kind.operations().unwrap_or_default();
             let name = names.get(operation.number as usize).map(|name| name.to_bytes());
-            let does = if name == Some(b"hipStreamDestroy") { Does::Destroy } else { Does::Use };
+            let does = if name == Some(b"hipStreamDestroy") {
+                StreamEffect::Destroy
+            } else {
+                StreamEffect::Use
+            };
             Self { does, at }
         });
-        used.or_else(|| find(b"hipStream_t*").map(|at| Self { does: Does::Create, at }))
+        used.or_else(|| find(b"hipStream_t*").map(|at| Self { does: StreamEffect::Create, at }))
     }
 }
 
@@ -82,8 +86,8 @@ pub fn prepare() {
 /// as long as there is a tool that may want their ids.
 pub fn are_followed(operation: Operation) -> bool {
     of_function(operation).is_some_and(|stream| {
-        stream.does != Does::Use
-            || !SDK.wanting(Kind::HipStream, Some(Does::Use as usize)).is_empty()
+        stream.does != StreamEffect::Use
+            || !SDK.wanting(Kind::HipStream, Some(StreamEffect::Use as usize)).is_empty()
     })
 }
 
@@ -156,7 +160,7 @@ struct Payload {
 }
 
 /// The stream of a call, and the services that are told of it.
-pub struct Told {
+pub struct StreamCallbacks {
     stream: Stream,
     /// The services, and the data that each of them keeps.
     services: Vec<(&'static Service, UnsafeCell<u64>)>,
@@ -168,7 +172,7 @@ pub struct Told {
     begun: Cell<Option<u64>>,
 }
 
-impl Told {
+impl StreamCallbacks {
     /// None where no service is told, and where no stream is made or destroyed.
     pub fn of(operation: Operation) -> Option<Self> {
         let stream = of_function(operation)?;
@@ -177,7 +181,7 @@ impl Told {
             .each(Kind::HipStream, wanting)
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        let is_meant = stream.does != Does::Use || !services.is_empty();
+        let is_meant = stream.does != StreamEffect::Use || !services.is_empty();
         is_meant.then(|| Self {
             stream,
             services,
@@ -196,13 +200,13 @@ impl Told {
     pub fn begin(&self, argument: u64, externals: &Externals) {
         self.argument.set(argument);
         self.begun.set(match self.stream.does {
-            Does::Create => stream_at(argument),
-            Does::Use => ids(|ids| ids.of(argument)),
-            Does::Destroy if argument == 0 => None,
+            StreamEffect::Create => stream_at(argument),
+            StreamEffect::Use => ids(|ids| ids.of(argument)),
+            StreamEffect::Destroy if argument == 0 => None,
             // Before another thread makes one at its address.
-            Does::Destroy => ids(|ids| ids.take(argument)),
+            StreamEffect::Destroy => ids(|ids| ids.take(argument)),
         });
-        if self.stream.does == Does::Use
+        if self.stream.does == StreamEffect::Use
             && let Some(id) = self.begun.get()
         {
             self.tell(Phase::Enter, id, argument, externals);
@@ -212,7 +216,7 @@ impl Told {
     /// The call has ended, and has succeeded or not, if that is known.
     pub fn end(&self, has_succeeded: Option<bool>, externals: &Externals) {
         let (argument, begun) = (self.argument.get(), self.begun.get());
-        if self.stream.does == Does::Create {
+        if self.stream.does == StreamEffect::Create {
             let made = stream_at(argument).filter(|_| has_succeeded != Some(false));
             let was_there = has_succeeded.is_none() && made == begun;
             let id = |stream| ids(|ids| ids.renew(stream, was_there)).flatten();
@@ -220,7 +224,7 @@ impl Told {
                 self.tell(Phase::None, id, stream, externals);
             }
         } else if let Some(id) = begun {
-            let is_used = self.stream.does == Does::Use;
+            let is_used = self.stream.does == StreamEffect::Use;
             let phase = if is_used { Phase::Exit } else { Phase::None };
             self.tell(phase, id, argument, externals);
         }
@@ -280,10 +284,10 @@ mod tests {
             }
             Some(stream.does)
         };
-        assert_eq!(of("hipStreamCreateWithFlags"), Some(Does::Create));
-        assert_eq!(of("hipStreamDestroy"), Some(Does::Destroy));
-        assert_eq!(of("hipLaunchKernel"), Some(Does::Use));
-        assert_eq!(of("hipMemcpyAsync"), Some(Does::Use));
+        assert_eq!(of("hipStreamCreateWithFlags"), Some(StreamEffect::Create));
+        assert_eq!(of("hipStreamDestroy"), Some(StreamEffect::Destroy));
+        assert_eq!(of("hipLaunchKernel"), Some(StreamEffect::Use));
+        assert_eq!(of("hipMemcpyAsync"), Some(StreamEffect::Use));
         assert_eq!(of("hipMalloc"), None);
     }
 }

@@ -76,7 +76,7 @@ impl CallSink for Calls {
         let Some(of) = operation(slot) else { return or(Detail::Nothing) };
         call.correlation_id = next_id();
         let Some(kept) = THREADS.begin(at, call.correlation_id) else { return Detail::Nothing };
-        *kept = Begun::new(of, || streams::Told::of(of), || call.begin_ns);
+        *kept = Begun::new(of, || streams::StreamCallbacks::of(of), || call.begin_ns);
         match kept {
             Some(Begun { callbacks: Some(_), .. }) => Detail::All,
             Some(_) => or(Detail::End),

@@ -62,7 +62,7 @@ pub enum Operation {
 /// The callbacks of an operation.
 pub struct Callbacks {
     operation: Operation,
-    told: Vec<Told>,
+    told: Vec<Subscriber>,
     /// The services that want the operation recorded, or want to be told.
     services: Services,
     /// Whether tools are asked for external ids.
@@ -81,7 +81,7 @@ pub struct Callbacks {
 }
 
 /// A service that is told.
-struct Told {
+struct Subscriber {
     service: &'static Service,
     completions: &'static Completions,
     /// The data that the tool keeps from one callback to the next.
@@ -241,7 +241,7 @@ impl Callbacks {
         // The thread that tells of the end sees this behind the change of a state.
         self.is_late.store(kernel.is_none(), Ordering::Relaxed);
         let (operation, data) = self.operation.enqueued(kernel);
-        let means = |told: &&Told| kernel.is_some() && told.service.means(operation);
+        let means = |told: &&Subscriber| kernel.is_some() && told.service.means(operation);
         let tell = |phase, externals: &Externals| {
             self.told
                 .iter()
@@ -286,7 +286,7 @@ impl Callbacks {
 
     fn tell(
         &self,
-        told: &Told,
+        told: &Subscriber,
         phase: Phase,
         operation: usize,
         externals: &Externals,
@@ -306,10 +306,10 @@ impl Callbacks {
 }
 
 /// Those of these services that are told; `state` has the events that have happened already.
-fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Told> {
+fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Subscriber> {
     let told = |service: &'static Service| {
         let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
-        Some(Told {
+        Some(Subscriber {
             service,
             completions: service.completions()?,
             kept: AtomicU64::new(0),

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use capi_sources::client_thread::next_id;
-use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
+use capi_sources::gpu::{Agents, Client, CompletedWork, Gpu, Work, Writing};
 use rocprofiler::buffer::Buffer;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
@@ -86,7 +86,7 @@ pub fn losses() -> impl Iterator<Item = (ShimLoss, u64)> {
 struct Buffers;
 
 /// The data that is kept of an operation.
-struct Kept {
+struct OperationData {
     services: Services,
     /// The services that want to be told of the end of its correlation id, if that is its own.
     retirements: Services,
@@ -105,9 +105,9 @@ pub fn is_not_recorded(why: InstallError) {
 }
 
 impl Client for Buffers {
-    type Kept = Kept;
+    type OperationData = OperationData;
     type Caller = Caller;
-    type Whom = (Kind, Services);
+    type BufferKey = (Kind, Services);
 
     const NAME: &'static str = "rocprofiler";
     const THREAD_NAME: &'static CStr = c"rocprofiler-gpu";
@@ -129,7 +129,7 @@ impl Client for Buffers {
     }
 
     #[inline]
-    fn kernel(&self, record: &Dispatch) -> Option<Kept> {
+    fn kernel(&self, record: &Dispatch) -> Option<OperationData> {
         let kind = Kind::KernelDispatch;
         let services = SDK.those(kind, SDK.wanting(kind, None), |service| {
             service.means(COMPLETE) || service.completions().is_some()
@@ -144,11 +144,11 @@ impl Client for Buffers {
         let retirements = retirement::wanting(kind, services);
         let callbacks = Callbacks::begin(operation, services);
         let is_late = callbacks.is_none() && callbacks::are_late();
-        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
+        Some(OperationData { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
     /// The agents are looked up later.
-    fn copy(&self, record: &Copy) -> Option<Kept> {
+    fn copy(&self, record: &Copy) -> Option<OperationData> {
         let kind = Kind::MemoryCopy;
         let services = SDK.wanting(kind, None);
         if services.is_empty() {
@@ -159,10 +159,10 @@ impl Client for Buffers {
         let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
         let launch = Launch::default();
         let (dispatch, is_late) = (0, callbacks.is_none() && callbacks::are_late());
-        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
+        Some(OperationData { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
-    fn barrier(&self, _: &Barrier) -> Option<Kept> {
+    fn barrier(&self, _: &Barrier) -> Option<OperationData> {
         None
     }
 
@@ -177,10 +177,10 @@ impl Client for Buffers {
 
     fn write(
         &self,
-        mut done: Done<Self>,
+        mut done: CompletedWork<Self>,
         agents: &Agents,
         _writing: &Writing<'_>,
-    ) -> Option<(Self::Whom, Done<Self>)> {
+    ) -> Option<(Self::BufferKey, CompletedWork<Self>)> {
         let (kind, operation) = what(&done.work, agents)?;
         let is_late = done.kept.is_late;
         let meant = SDK.those(kind, done.kept.services, |service| {
@@ -255,7 +255,7 @@ impl Client for Buffers {
         (!left.is_empty()).then_some(((kind, left), done))
     }
 
-    fn lost(&self, done: Done<Self>) {
+    fn lost(&self, done: CompletedWork<Self>) {
         let kind = match done.work {
             Work::Kernel(_) => Kind::KernelDispatch,
             Work::Copy { .. } => Kind::MemoryCopy,
@@ -271,8 +271,8 @@ impl Client for Buffers {
 }
 
 /// The operation that was enqueued; none of a barrier.
-fn enqueued(work: &Work, agent: u64, queue: u64, kept: &Kept) -> Option<Operation> {
-    let &Kept { launch, dispatch, .. } = kept;
+fn enqueued(work: &Work, agent: u64, queue: u64, kept: &OperationData) -> Option<Operation> {
+    let &OperationData { launch, dispatch, .. } = kept;
     match *work {
         Work::Kernel(descriptor) => {
             Some(Operation::Kernel { descriptor, agent, queue, dispatch, launch })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::service::{Context, Receiver, Service, Services};
 use crate::buffer::Buffer;
-use crate::callback::Ask;
+use crate::callback::ExternalIdRequest;
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
 use crate::threads::CallbackThread;
@@ -18,10 +18,10 @@ pub(super) const FIRST_BUFFER: u64 = 0x2_0000;
 pub(super) const KINDS: usize = Kind::ALL.len();
 
 /// A context whose tool is asked for the external ids of a kind.
-pub(super) struct Asked {
+pub(super) struct ExternalIdRequester {
     pub(super) context: &'static Context,
     pub(super) place: usize,
-    pub(super) ask: Arc<Ask>,
+    pub(super) ask: Arc<ExternalIdRequest>,
 }
 
 pub(super) struct Configuration {
@@ -33,7 +33,7 @@ pub(super) struct Configuration {
     pub(super) buffers: Vec<(&'static Buffer, u32)>,
     pub(super) services: Vec<Service>,
     /// The contexts that are asked for external ids, and the kinds.
-    pub(super) asked: Vec<(Kind, Asked)>,
+    pub(super) asked: Vec<(Kind, ExternalIdRequester)>,
     /// The first one is that of all buffers that are not assigned to another.
     pub(super) threads: Vec<&'static CallbackThread>,
 }
@@ -119,7 +119,7 @@ pub(super) struct Plan {
     /// The number of the plan, from 1 on.
     pub(super) number: u32,
     pub(super) services: [Vec<Service>; KINDS],
-    pub(super) asked: [Vec<Asked>; KINDS],
+    pub(super) asked: [Vec<ExternalIdRequester>; KINDS],
     pub(super) contexts: Vec<&'static Context>,
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Sdk;
-use super::configuration::Asked;
+use super::configuration::ExternalIdRequester;
 use super::service::{Context, Service, Services};
-use crate::callback::{Ask, Request};
+use crate::callback::{ExternalIdRequest, Request};
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
 
@@ -43,11 +43,11 @@ impl Sdk {
     ///
     /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::ServiceAlreadyConfigured`] if it is asked for
     /// one of them already, or twice.
-    pub fn configure_ask(&self, context: u64, kinds: &[Kind], ask: Ask) -> Result {
+    pub fn configure_ask(&self, context: u64, kinds: &[Kind], ask: ExternalIdRequest) -> Result {
         let mut configuration = self.configure()?;
         let context = configuration.context(context)?;
         let (place, ask) = (configuration.place(context), Arc::new(ask));
-        let is_known = |known: &[(Kind, Asked)], kind| {
+        let is_known = |known: &[(Kind, ExternalIdRequester)], kind| {
             known.iter().any(|(of, asked)| (*of, asked.place) == (kind, place))
         };
         let is_twice = |(at, kind): (usize, &Kind)| kinds.iter().take(at).any(|one| one == kind);
@@ -56,13 +56,14 @@ impl Sdk {
         {
             return Err(Status::ServiceAlreadyConfigured);
         }
-        let asked =
-            kinds.iter().map(|&kind| (kind, Asked { context, place, ask: Arc::clone(&ask) }));
+        let asked = kinds
+            .iter()
+            .map(|&kind| (kind, ExternalIdRequester { context, place, ask: Arc::clone(&ask) }));
         configuration.asked.extend(asked);
         Ok(())
     }
 
-    fn asked(&self, kind: Kind) -> &'static [Asked] {
+    fn asked(&self, kind: Kind) -> &'static [ExternalIdRequester] {
         self.plan().map_or(&[], |plan| &plan.asked[kind as usize])
     }
 
@@ -76,8 +77,10 @@ impl Sdk {
 
     /// Asks their tools, which may throw.
     pub fn ask(&self, kind: Kind, services: Services, request: &Request) -> Answers {
-        let is_meant = |asked: &&Asked| self.each(kind, services).any(|s| s.place == asked.place);
-        let answer = |asked: &Asked| {
+        let is_meant = |asked: &&ExternalIdRequester| {
+            self.each(kind, services).any(|s| s.place == asked.place)
+        };
+        let answer = |asked: &ExternalIdRequester| {
             let _calling = asked.context.calls.begin()?;
             (asked.ask)(request).map(|id| (asked.place, id))
         };

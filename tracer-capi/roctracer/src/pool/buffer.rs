@@ -38,16 +38,16 @@ pub fn system_allocator() -> Allocator {
     })
 }
 
-/// The memory that the allocator gave, for two buffers. It must be given back by [`Memory::release`].
-pub struct Memory {
+/// The memory that the allocator gave, for two buffers. It must be given back by [`PoolMemory::release`].
+pub struct PoolMemory {
     allocator: Allocator,
     begin: NonNull<u8>,
 }
 
 // SAFETY: the memory belongs to the pool alone, and the allocator is `Send`.
-unsafe impl Send for Memory {}
+unsafe impl Send for PoolMemory {}
 
-impl Memory {
+impl PoolMemory {
     /// Memory for two buffers, in the order in which they are to be used.
     pub fn allocate(
         mut allocator: Allocator,
@@ -104,7 +104,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 /// A place for some records that follow each other, and for the data that the last one points at.
-pub struct Place<'a> {
+pub struct Reservation<'a> {
     buffer: &'a Buffer,
     records: NonNull<ActivityRecord>,
     data: NonNull<u8>,
@@ -164,7 +164,7 @@ impl Buffer {
     /// Takes a place for this many records, and this many bytes that the last one points at; none if the buffer is
     /// closed or has no room.
     #[inline]
-    pub fn take(&self, records: usize, data: usize) -> Option<Place<'_>> {
+    pub fn take(&self, records: usize, data: usize) -> Option<Reservation<'_>> {
         let bytes = records * RECORD + data;
         let mut taken = self.taken.load(Ordering::Relaxed);
         loop {
@@ -184,7 +184,7 @@ impl Buffer {
             let (at, data) = unsafe {
                 (self.begin.add(of_records), self.begin.add(self.bytes - of_data - data))
             };
-            return Some(Place { buffer: self, records: at.cast(), data, bytes });
+            return Some(Reservation { buffer: self, records: at.cast(), data, bytes });
         }
     }
 
@@ -203,7 +203,7 @@ impl Buffer {
     }
 }
 
-impl Place<'_> {
+impl Reservation<'_> {
     /// Fills the place: with as many records, and as much data, as it was taken for. The last one points at the data,
     /// if there is any.
     #[inline]

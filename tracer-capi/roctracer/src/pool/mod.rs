@@ -38,7 +38,7 @@ use tracer_hooks::sys;
 
 use crate::error::Error;
 use crate::thread::{self, Process};
-use buffer::{Buffer, Memory, Place, RECORD};
+use buffer::{Buffer, PoolMemory, RECORD, Reservation};
 
 pub use buffer::{Allocator, system_allocator};
 
@@ -97,11 +97,11 @@ pub struct Pool {
 
 struct State {
     /// The buffer in which places are taken.
-    active: Held,
+    active: PoolBuffer,
     /// Not in use.
-    spares: Vec<Held>,
+    spares: Vec<PoolBuffer>,
     /// Handed over, the oldest first.
-    full: VecDeque<Held>,
+    full: VecDeque<PoolBuffer>,
     /// Bytes of a buffer, none of which is smaller.
     buffer_bytes: usize,
     /// The number of buffers that have been handed over, and of those that were delivered.
@@ -112,19 +112,19 @@ struct State {
     /// The number of writers that wait for room.
     waiting: usize,
     phase: Phase,
-    memory: Option<Memory>,
+    memory: Option<PoolMemory>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A buffer.
-enum Held {
+enum PoolBuffer {
     /// One of the pool's two, which live for ever, as it does.
     Own(&'static Buffer),
     /// With memory of its own; places are taken with the lock alone.
     Extra(Box<Buffer>),
 }
 
-impl Deref for Held {
+impl Deref for PoolBuffer {
     type Target = Buffer;
 
     fn deref(&self) -> &Buffer {
@@ -159,16 +159,16 @@ impl Pool {
     /// [`Error::NoMemory`], [`Error::NoThread`].
     pub fn open(properties: Properties) -> Result<&'static Self, Error> {
         let Properties { buffer_bytes, allocator, consumer } = properties;
-        let (memory, buffers) = Memory::allocate(allocator, buffer_bytes)?;
+        let (memory, buffers) = PoolMemory::allocate(allocator, buffer_bytes)?;
         let [active, spare]: [&'static Buffer; 2] =
             buffers.map(|buffer| &*Box::leak(Box::new(buffer)));
         // Never more than these two, so that nothing is allocated later.
         let mut spares = Vec::with_capacity(2);
-        spares.push(Held::Own(spare));
+        spares.push(PoolBuffer::Own(spare));
         active.open();
         let state = State {
             buffer_bytes: active.bytes(),
-            active: Held::Own(active),
+            active: PoolBuffer::Own(active),
             spares,
             full: VecDeque::with_capacity(2),
             handed: 0,
@@ -395,7 +395,7 @@ impl Pool {
         mut state: MutexGuard<'a, State>,
         records: usize,
         data: usize,
-        fill: impl FnOnce(Place<'_>),
+        fill: impl FnOnce(Reservation<'_>),
     ) -> MutexGuard<'a, State> {
         state.waiting += 1;
         loop {
@@ -421,12 +421,14 @@ impl Pool {
     }
 
     /// Has places taken in another buffer; the records in the active one wait for delivery.
-    fn exchange(&self, state: &mut State, next: Held) {
+    fn exchange(&self, state: &mut State, next: PoolBuffer) {
         // First: a thread that takes a place in the next one comes later.
         state.active.close();
         next.open();
         let open = match &next {
-            Held::Own(buffer) if state.phase == Phase::Open => ptr::from_ref(*buffer).cast_mut(),
+            PoolBuffer::Own(buffer) if state.phase == Phase::Open => {
+                ptr::from_ref(*buffer).cast_mut()
+            }
             _ => ptr::null_mut(),
         };
         // Pairs with the Acquire in `write_in_turn`.
@@ -457,7 +459,7 @@ impl Pool {
                 Some(spare) => spare,
                 None => {
                     state.full.try_reserve(1).map_err(|_| Error::NoMemory)?;
-                    Held::Extra(Box::new(Buffer::extra(bytes.max(state.buffer_bytes))?))
+                    PoolBuffer::Extra(Box::new(Buffer::extra(bytes.max(state.buffer_bytes))?))
                 }
             };
             self.exchange(state, next);
@@ -465,7 +467,7 @@ impl Pool {
     }
 
     /// The oldest buffer that was handed over; else the active one if that is to be flushed.
-    fn next_to_deliver(&self, state: &mut State) -> Option<Held> {
+    fn next_to_deliver(&self, state: &mut State) -> Option<PoolBuffer> {
         if state.full.is_empty() {
             let closes = state.phase == Phase::Closing && state.waiting == 0;
             if closes {
@@ -541,14 +543,14 @@ impl Pool {
 
 impl State {
     /// Puts away a buffer that has been delivered.
-    fn recycle(&mut self, buffer: Held) {
-        if matches!(buffer, Held::Own(_)) {
+    fn recycle(&mut self, buffer: PoolBuffer) {
+        if matches!(buffer, PoolBuffer::Own(_)) {
             self.spares.push(buffer);
         }
     }
 
     /// The pool is over: all buffers are closed. Returns the memory, if that is still there.
-    fn end(&mut self) -> Option<Memory> {
+    fn end(&mut self) -> Option<PoolMemory> {
         self.phase = Phase::Closed;
         self.active.close();
         self.spares.clear();

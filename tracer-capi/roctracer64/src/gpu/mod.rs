@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use capi_common::hip::LIBRARY;
 use capi_common::loaded::Loaded;
-use capi_sources::gpu::{Agents, Client, Done, Gpu, Kernels, Work, Writing};
+use capi_sources::gpu::{Agents, Client, CompletedWork, Gpu, Kernels, Work, Writing};
 use roctracer::pool::{self, EXIT_WAIT, Pool};
 use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain, op};
@@ -136,9 +136,9 @@ fn pools(op: u32) -> Option<TargetPools> {
 }
 
 impl Client for Pools {
-    type Kept = TargetPools;
+    type OperationData = TargetPools;
     type Caller = Calls;
-    type Whom = ();
+    type BufferKey = ();
 
     const NAME: &'static str = "roctracer";
     const THREAD_NAME: &'static CStr = c"roctracer-gpu";
@@ -181,10 +181,10 @@ impl Client for Pools {
     /// A closed pool takes none. A full pool holds up, as its interface promises.
     fn write(
         &self,
-        done: Done<Self>,
+        done: CompletedWork<Self>,
         agents: &Agents,
         writing: &Writing<'_>,
-    ) -> Option<((), Done<Self>)> {
+    ) -> Option<((), CompletedWork<Self>)> {
         let name = done.kernel.as_ref().map(|kernel| &*kernel.name);
         let calls = done.caller.unwrap_or_default();
         let record = ActivityRecord {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use capi_common::hip::{Field, Kind, Release, fields};
-use tracer_records::api::{self, Place};
+use tracer_records::api::{self, ArgumentPlace};
 
 /// The places of the fields around the arguments, bytes from the beginning.
 const PHASE: usize = 8;
@@ -24,7 +24,7 @@ impl Default for Data {
 /// An argument.
 pub struct Argument {
     /// Where it is when the function is entered.
-    place: Place,
+    place: ArgumentPlace,
     /// Bytes of the structure.
     bytes: Range<usize>,
 }
@@ -74,9 +74,9 @@ impl Data {
     /// Sets an argument from what was passed in registers and on the stack.
     pub fn set_argument(&mut self, argument: &Argument, registers: &[u64; 6], stack: &[u64]) {
         let words = match argument.place {
-            Place::Register(first) => registers.get(usize::from(first)..),
-            Place::Stack(first) => stack.get(usize::from(first)..),
-            Place::Vector(_) => None,
+            ArgumentPlace::Register(first) => registers.get(usize::from(first)..),
+            ArgumentPlace::Stack(first) => stack.get(usize::from(first)..),
+            ArgumentPlace::Vector(_) => None,
         };
         self.set(argument.bytes.clone(), words.unwrap_or_default());
     }
@@ -108,7 +108,7 @@ mod tests {
             let mut end = 16;
             for Argument { place, bytes } in &all {
                 assert!(bytes.start >= end && bytes.end <= PHASE_DATA, "{name}: {bytes:?}");
-                assert!(!matches!(place, Place::Vector(_)), "{name}");
+                assert!(!matches!(place, ArgumentPlace::Vector(_)), "{name}");
                 end = bytes.end;
             }
             functions += usize::from(!all.is_empty());

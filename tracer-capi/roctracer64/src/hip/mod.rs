@@ -11,7 +11,7 @@ mod data;
 pub mod open;
 pub mod tables;
 
-use capi_sources::hip::{self, Client, Kept};
+use capi_sources::hip::{self, Client, OpenCall};
 use capi_sources::open::OfThreads;
 use roctracer::error::Error;
 use roctracer::timestamp_ns;
@@ -42,7 +42,7 @@ impl Source for Calls {
 impl Client for Calls {
     type Begin = open::Begin;
 
-    const CALLS: OfThreads<Kept<open::Begin>> = open::TOLD;
+    const CALLS: OfThreads<OpenCall<open::Begin>> = open::TOLD;
 
     fn begin(op: u32) -> Option<Self::Begin> {
         if tables::tell_of_this(op) {

@@ -5,15 +5,15 @@ use capi_sources::hip;
 use capi_sources::open::{Calls, OfThreads};
 
 use super::data::Data;
-use crate::table_calls::Kept;
+use crate::table_calls::OpenCall;
 
 /// For a call that HIP reports: the time of its begin, ns of CLOCK_BOOTTIME, if it is recorded.
 pub type Begin = Option<u64>;
 
 /// The calls that HIP reports.
-pub const TOLD: OfThreads<hip::Kept<Begin>> = calls_of_threads!(hip::Kept<Option<u64>>);
+pub const TOLD: OfThreads<hip::OpenCall<Begin>> = calls_of_threads!(hip::OpenCall<Option<u64>>);
 /// The calls that pass through its tables.
-pub const IN_TABLES: OfThreads<Kept<Data>> = calls_of_threads!(Kept<Data>);
+pub const IN_TABLES: OfThreads<OpenCall<Data>> = calls_of_threads!(OpenCall<Data>);
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
 pub fn innermost_id() -> u64 {

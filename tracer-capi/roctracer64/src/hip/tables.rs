@@ -23,7 +23,7 @@ use super::data::{Argument, Data, arguments};
 use super::open::IN_TABLES;
 use crate::gpu;
 use crate::operations::Operations;
-use crate::table_calls::{CALLS, Kept, Runtime};
+use crate::table_calls::{CALLS, OpenCall, Runtime};
 
 /// HIP, since 6.0.
 pub struct Hip;
@@ -118,7 +118,7 @@ fn needs_silence(place: usize) -> bool {
 impl Runtime for Hip {
     const DOMAIN: Domain = Domain::HIP_API;
     type Data = Data;
-    const THREADS: OfThreads<Kept<Data>> = IN_TABLES;
+    const THREADS: OfThreads<OpenCall<Data>> = IN_TABLES;
 
     /// The place of a function stands for the operation, which may have several functions.
     fn wish(place: usize) -> Option<shim_calls::Wanted> {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use capi_common::hsa::{Function, PHASE, PHASE_DATA, RESULT};
-use tracer_records::api::Place;
+use tracer_records::api::ArgumentPlace;
 
 /// Bytes of the structure, and some more.
 const BYTES: usize = 256;
@@ -27,9 +27,9 @@ impl Data {
         self.set(0..8, id);
         for field in &function.fields {
             let word = match field.place {
-                Place::Register(n) => registers.get(usize::from(n)),
-                Place::Stack(n) => stack.get(usize::from(n)),
-                Place::Vector(_) => None,
+                ArgumentPlace::Register(n) => registers.get(usize::from(n)),
+                ArgumentPlace::Stack(n) => stack.get(usize::from(n)),
+                ArgumentPlace::Vector(_) => None,
             };
             let word = word.copied().unwrap_or(0);
             self.set(field.bytes.clone(), word);

@@ -22,7 +22,7 @@ use tracer_records::api;
 
 use crate::gpu;
 use crate::operations::Operations;
-use crate::table_calls::{self, Kept, Runtime};
+use crate::table_calls::{self, OpenCall, Runtime};
 use data::Data;
 use events::Events;
 
@@ -96,7 +96,7 @@ impl Calls {
 impl Runtime for Hsa {
     const DOMAIN: Domain = Domain::HSA_API;
     type Data = Data;
-    const THREADS: OfThreads<Kept<Data>> = open::THREADS;
+    const THREADS: OfThreads<OpenCall<Data>> = open::THREADS;
 
     fn wish(slot: usize) -> Option<calls::Wanted> {
         let operation = u16::try_from(op_of(slot)?).ok()?;

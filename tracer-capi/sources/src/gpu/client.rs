@@ -13,11 +13,11 @@ use super::writing::Writing;
 /// A library with an interface of its own, which writes records.
 pub trait Client: Sync + Sized + 'static {
     /// The data that is kept of an operation from when it is enqueued: the place where its record goes, at least.
-    type Kept: Send;
+    type OperationData: Send;
     /// The data about the thread that enqueues an operation: the calls that it is in, at least.
     type Caller: Send;
     /// The key of a pool or buffer that has no room for a record.
-    type Whom: core::marker::Copy + Ord;
+    type BufferKey: core::marker::Copy + Ord;
 
     /// The name of the library's threads.
     const NAME: &'static str;
@@ -37,11 +37,11 @@ pub trait Client: Sync + Sized + 'static {
     /// The wanted records cannot be made.
     fn is_not_installed(&self, _why: InstallError) {}
     /// A kernel is being enqueued: returns the data to keep of it; none if it is not wanted.
-    fn kernel(&self, dispatch: &Dispatch) -> Option<Self::Kept>;
+    fn kernel(&self, dispatch: &Dispatch) -> Option<Self::OperationData>;
     /// The same of an asynchronous copy.
-    fn copy(&self, copy: &Copy) -> Option<Self::Kept>;
+    fn copy(&self, copy: &Copy) -> Option<Self::OperationData>;
     /// The same of a barrier with a signal.
-    fn barrier(&self, barrier: &Barrier) -> Option<Self::Kept>;
+    fn barrier(&self, barrier: &Barrier) -> Option<Self::OperationData>;
     /// The calling thread.
     fn caller(&self) -> Self::Caller;
     /// The calling thread has enqueued the kept operations since this was called last, and is in nothing of ours: this
@@ -51,16 +51,16 @@ pub trait Client: Sync + Sized + 'static {
     /// Returns an operation that could not be written without waiting, and for whom it waits: it is tried again.
     fn write(
         &self,
-        done: Done<Self>,
+        done: CompletedWork<Self>,
         agents: &Agents,
         writing: &Writing<'_>,
-    ) -> Option<(Self::Whom, Done<Self>)>;
+    ) -> Option<(Self::BufferKey, CompletedWork<Self>)>;
     /// There was no room for an operation that could not be written: it is lost.
-    fn lost(&self, _done: Done<Self>) {}
+    fn lost(&self, _done: CompletedWork<Self>) {}
 }
 
 /// An operation that is done.
-pub struct Done<C: Client> {
+pub struct CompletedWork<C: Client> {
     /// The kind of the operation.
     pub work: Work,
     /// The agent that has the queue; 0 of copies.
@@ -68,7 +68,7 @@ pub struct Done<C: Client> {
     /// The queue's id; 0 of copies.
     pub queue_id: u64,
     /// The data that the client keeps of it.
-    pub kept: C::Kept,
+    pub kept: C::OperationData,
     /// The thread that enqueued it; none if that is not known.
     pub caller: Option<C::Caller>,
     /// The kernel, if it is one, and if its name is known.

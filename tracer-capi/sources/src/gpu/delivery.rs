@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
 
-use roctracer::queue::Taken;
+use roctracer::queue::TakenValues;
 use roctracer::thread::{self, Process};
 use roctracer::timestamp_ns;
 use tracer_common::loss::ShimLoss;
@@ -21,7 +21,7 @@ use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
 use super::backlog::Backlog;
-use super::client::{Client, Done};
+use super::client::{Client, CompletedWork};
 use super::kernels::Kernels;
 use super::operations::Operations;
 use super::queue::{Drain, Event, Events, MOST};
@@ -196,7 +196,7 @@ impl<C: Client> Gpu<C> {
         let mut operations = Operations::<C>::default();
         let mut waiting: Vec<Waiting> = Vec::new();
         let mut backlog = Backlog::new(MOST);
-        let mut rest = Taken::default();
+        let mut rest = TakenValues::default();
         loop {
             let (mut taken, now_ns) = (0, timestamp_ns());
             // Not until the queue is empty: a program may fill it as fast.
@@ -259,17 +259,17 @@ impl<C: Client> Gpu<C> {
 
     fn try_to_write(
         &self,
-        done: Done<C>,
+        done: CompletedWork<C>,
         operations: &Operations<C>,
-    ) -> Option<(C::Whom, Done<C>)> {
+    ) -> Option<(C::BufferKey, CompletedWork<C>)> {
         self.client.write(done, operations.agents(), &self.progress.writing())
     }
 
     fn write(
         &self,
-        done: Done<C>,
+        done: CompletedWork<C>,
         operations: &Operations<C>,
-        backlog: &mut Backlog<C::Whom, Done<C>>,
+        backlog: &mut Backlog<C::BufferKey, CompletedWork<C>>,
     ) {
         let rest = self.try_to_write(done, operations);
         if let Some(lost) = rest.and_then(|(whom, rest)| backlog.add(whom, rest)) {

@@ -34,7 +34,7 @@ pub struct Registers {
 }
 
 /// Kernels by the addresses of their descriptors.
-pub struct Kernels(Lock<Known>);
+pub struct Kernels(Lock<KernelNames>);
 
 impl Default for Kernels {
     fn default() -> Self {
@@ -42,7 +42,7 @@ impl Default for Kernels {
     }
 }
 
-struct Known {
+struct KernelNames {
     /// The kernels, and the time since when each is there, ns.
     by_address: BTreeMap<u64, (u64, Arc<Kernel>)>,
     numbered: u64,
@@ -51,7 +51,7 @@ struct Known {
 impl Kernels {
     /// None is loaded.
     pub const fn new() -> Self {
-        Self(Lock::new(Known { by_address: BTreeMap::new(), numbered: 0 }))
+        Self(Lock::new(KernelNames { by_address: BTreeMap::new(), numbered: 0 }))
     }
 
     /// The kernel of this name at this address, where it is from `since_ns` on: a known one, or a new one. An address

@@ -24,7 +24,7 @@ mod sink;
 mod testing;
 mod writing;
 
-pub use client::{Agents, Client, Done, Work};
+pub use client::{Agents, Client, CompletedWork, Work};
 pub use delivery::Gpu;
 pub use kernels::{Kernel, Kernels, Registers};
 pub use writing::Writing;

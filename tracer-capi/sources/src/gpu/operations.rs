@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tracer_common::shim::Complete;
 
-use super::client::{Agents, Client, Done, Work};
+use super::client::{Agents, Client, CompletedWork, Work};
 use super::kernels::Kernel;
 use super::queue::{Claim, Enqueued, Event};
 
@@ -52,7 +52,7 @@ impl<C: Client> Default for Operations<C> {
 struct Operation<C: Client> {
     /// The time of its first event, ns.
     since_ns: u64,
-    enqueued: Option<Known<C>>,
+    enqueued: Option<EnqueuedOperation<C>>,
     /// The thread that has enqueued it, and the time from which on that is believed, ns.
     caller: Option<(C::Caller, u64)>,
     /// Begin and end, ns; zeros if they are not known. And the time at which they came, ns.
@@ -66,7 +66,7 @@ struct Operation<C: Client> {
 }
 
 /// The part of an operation that is known when it is enqueued.
-struct Known<C: Client> {
+struct EnqueuedOperation<C: Client> {
     enqueued: Enqueued<C>,
     /// The kernel that was at its address then.
     kernel: Option<Arc<Kernel>>,
@@ -74,7 +74,7 @@ struct Known<C: Client> {
 
 impl<C: Client> Operations<C> {
     /// Takes an event that came at `now_ns`. Returns the operation that it completes.
-    pub fn take(&mut self, event: Event<C>, now_ns: u64) -> Option<Done<C>> {
+    pub fn take(&mut self, event: Event<C>, now_ns: u64) -> Option<CompletedWork<C>> {
         let sequence = match event {
             Event::Begins => {
                 // Addresses may have other kernels now than before this recording.
@@ -95,7 +95,7 @@ impl<C: Client> Operations<C> {
                     _ => None,
                 };
                 let (sequence, caller) = (enqueued.sequence, enqueued.caller.take());
-                let known = Known { enqueued, kernel };
+                let known = EnqueuedOperation { enqueued, kernel };
                 self.operation(sequence, now_ns).enqueued = Some(known);
                 if let Some(caller) = caller {
                     self.launched(sequence, caller, Claim::Certain, now_ns);
@@ -177,7 +177,7 @@ impl<C: Client> Operations<C> {
     }
 
     /// The operation, if everything is known of it that will be.
-    fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Done<C>> {
+    fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<CompletedWork<C>> {
         let operation = self.under_way.get_mut(&sequence)?;
         let (begin_ns, end_ns, done_ns) = operation.times?;
         let known = operation.enqueued.as_mut()?;
@@ -208,10 +208,10 @@ impl<C: Client> Operations<C> {
         }
         self.done.remove(&sequence);
         let Operation { enqueued, caller, .. } = self.under_way.remove(&sequence)?;
-        let Known { enqueued, kernel } = enqueued?;
+        let EnqueuedOperation { enqueued, kernel } = enqueued?;
         let Enqueued { work, agent, queue_id, kept, .. } = enqueued;
         let caller = caller.map(|(caller, _)| caller);
-        Some(Done { work, agent, queue_id, kept, caller, kernel, begin_ns, end_ns })
+        Some(CompletedWork { work, agent, queue_id, kept, caller, kernel, begin_ns, end_ns })
     }
 
     /// Agents that were told of.
@@ -221,7 +221,7 @@ impl<C: Client> Operations<C> {
 
     /// Returns the operations that are complete because another event has not come for too long; forgets operations
     /// that were never enqueued.
-    pub fn finish_late(&mut self, now_ns: u64) -> Vec<Done<C>> {
+    pub fn finish_late(&mut self, now_ns: u64) -> Vec<CompletedWork<C>> {
         if now_ns >= self.next_look_ns {
             self.next_look_ns = now_ns + ENQUEUED_NS / 10;
             let is_open = |operation: &Operation<C>| {
@@ -330,7 +330,7 @@ mod tests {
         Event::Symbol { address: 0x500, since_ns, kernel }
     }
 
-    fn name(done: &Done<Nobody>) -> Option<&[u8]> {
+    fn name(done: &CompletedWork<Nobody>) -> Option<&[u8]> {
         done.kernel.as_ref().map(|kernel| &*kernel.name)
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use roctracer::queue::{Queue, Taken};
+use roctracer::queue::{Queue, TakenValues};
 use tracer_common::shim::{Agent, Complete};
 
 use super::client::{Client, Work};
@@ -19,7 +19,7 @@ pub struct Enqueued<C: Client> {
     /// The agent that has the queue; 0 of copies.
     pub agent: u64,
     pub queue_id: u64,
-    pub kept: C::Kept,
+    pub kept: C::OperationData,
 }
 
 /// Whether a thread has enqueued an operation.
@@ -95,7 +95,7 @@ impl<C: Client> Events<C> {
     }
 
     /// The next event: of those that were taken before, or of the queue when none of these is left.
-    pub fn next(&self, taken: &mut Taken<Event<C>>) -> Option<Event<C>> {
+    pub fn next(&self, taken: &mut TakenValues<Event<C>>) -> Option<Event<C>> {
         let event = taken.next().or_else(|| {
             *taken = self.queue.take();
             taken.next()
@@ -169,7 +169,7 @@ mod tests {
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
         // An event that belongs to an operation in the queue has room.
         assert!(events.push(Event::NoTimes(1)));
-        let mut taken = Taken::default();
+        let mut taken = TakenValues::default();
         assert!(matches!(events.next(&mut taken), Some(Event::Enqueued(_))));
         assert!(enqueue(4) && !enqueue(5));
         let numbers = std::iter::from_fn(|| events.next(&mut taken)).map(|event| match event {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
-use tracer_hooks::{Sink, Wish};
+use tracer_hooks::{Demand, Sink};
 
 use super::client::{Client, Work};
 use super::delivery::Gpu;
@@ -60,8 +60,8 @@ impl<C: Client> Sink for Gpu<C> {
         self.client.creates_thread(create)
     }
 
-    fn wanted(&self, _now_ns: u64) -> Wish {
-        if self.client.is_wanted() { Wish::Record } else { Wish::Nothing }
+    fn wanted(&self, _now_ns: u64) -> Demand {
+        if self.client.is_wanted() { Demand::Record } else { Demand::Nothing }
     }
 
     fn let_go(&self, _remains: Remains) -> bool {

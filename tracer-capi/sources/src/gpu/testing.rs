@@ -4,16 +4,16 @@ use std::ffi::CStr;
 
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 
-use super::client::{Agents, Client, Done};
+use super::client::{Agents, Client, CompletedWork};
 use super::writing::Writing;
 
 pub struct Nobody;
 
 impl Client for Nobody {
-    type Kept = ();
+    type OperationData = ();
     /// The correlation id of a call.
     type Caller = u64;
-    type Whom = ();
+    type BufferKey = ();
 
     const NAME: &'static str = "nobody";
     const THREAD_NAME: &'static CStr = c"nobody";
@@ -39,7 +39,12 @@ impl Client for Nobody {
         0
     }
 
-    fn write(&self, _: Done<Self>, _: &Agents, _: &Writing<'_>) -> Option<((), Done<Self>)> {
+    fn write(
+        &self,
+        _: CompletedWork<Self>,
+        _: &Agents,
+        _: &Writing<'_>,
+    ) -> Option<((), CompletedWork<Self>)> {
         None
     }
 }

@@ -16,7 +16,7 @@ use capi_common::hip::MOST_FUNCTIONS;
 use roctracer::tracer::{Callback, CallbackFunction, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain};
 
-use super::client::{self, ApiData, Client, Kept};
+use super::client::{self, ApiData, Client, OpenCall};
 use super::protocol::Protocol;
 use crate::client_thread::{InCallback, next_id};
 use crate::open::CallbackState;
@@ -158,7 +158,7 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     _: *mut c_void,
 ) {
     // The pointer that `begin` has returned, the thread's own.
-    let kept = data.cast_mut().cast::<Kept<C::Begin>>();
+    let kept = data.cast_mut().cast::<OpenCall<C::Begin>>();
     // SAFETY: it was written when the call began, and nobody else has it now.
     let begin = unsafe { (*kept).begin.as_ref() };
     let Some(Callback { function, argument }) = C::callback(op, begin) else { return };

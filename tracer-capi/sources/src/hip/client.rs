@@ -10,7 +10,7 @@ pub trait Client: Sized + 'static {
     type Begin: 'static;
 
     /// The calls of every thread: [`calls_of_threads`](crate::calls_of_threads).
-    const CALLS: OfThreads<Kept<Self::Begin>>;
+    const CALLS: OfThreads<OpenCall<Self::Begin>>;
 
     /// A call begins. None: it is not recorded.
     fn begin(op: u32) -> Option<Self::Begin>;
@@ -51,7 +51,7 @@ pub union Data {
 
 /// The data that is kept of a call.
 #[repr(C)]
-pub struct Kept<B> {
+pub struct OpenCall<B> {
     /// First: runtimes of before ROCm 5.3.1 have a pointer to it.
     pub(super) data: Data,
     pub(super) op: u32,
@@ -60,7 +60,7 @@ pub struct Kept<B> {
     pub(super) begin: Option<B>,
 }
 
-impl<B> Default for Kept<B> {
+impl<B> Default for OpenCall<B> {
     fn default() -> Self {
         let data = Data { words: [0; DATA_BYTES / 8] };
         Self { data, op: 0, callback: CallbackState::NotCalled, begin: None }
@@ -73,14 +73,16 @@ pub fn begin<'a, C: Client>(
     at: usize,
     id: u64,
     begin: Option<C::Begin>,
-) -> Option<&'a mut Kept<C::Begin>> {
+) -> Option<&'a mut OpenCall<C::Begin>> {
     let kept = &mut C::CALLS.own().begin(at, id)?.kept;
     (kept.op, kept.callback, kept.begin) = (op, CallbackState::NotCalled, begin);
     Some(kept)
 }
 
 /// The innermost that is meant has ended; its id and what was kept of it, if it is recorded.
-pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Option<(u64, C::Begin)> {
+pub fn end<C: Client>(
+    is_meant: impl Fn(&Call<OpenCall<C::Begin>>) -> bool,
+) -> Option<(u64, C::Begin)> {
     let call = C::CALLS.known()?.end(is_meant)?;
     Some((call.id, call.kept.begin.take()?))
 }
@@ -88,7 +90,8 @@ pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Optio
 /// The innermost call that the thread is in, if it is in one that is traced: its id, and what was kept of it if it is
 /// recorded. Nothing of others' is called while that is borrowed.
 pub fn innermost<'a, C: Client>() -> Option<(u64, Option<&'a mut C::Begin>)> {
-    let is_traced = |call: &Call<Kept<C::Begin>>| call.kept.begin.as_ref().is_none_or(C::is_traced);
+    let is_traced =
+        |call: &Call<OpenCall<C::Begin>>| call.kept.begin.as_ref().is_none_or(C::is_traced);
     let call = C::CALLS.known()?.innermost_of(is_traced)?;
     Some((call.id, call.kept.begin.as_mut()))
 }
@@ -96,7 +99,7 @@ pub fn innermost<'a, C: Client>() -> Option<(u64, Option<&'a mut C::Begin>)> {
 /// The callback of the innermost that is meant.
 pub fn callback<C: Client>(
     op: u32,
-    is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool,
+    is_meant: impl Fn(&Call<OpenCall<C::Begin>>) -> bool,
 ) -> Option<Callback> {
     let call = C::CALLS.known()?.find(is_meant)?;
     C::callback(op, call.kept.begin.as_ref())

@@ -12,5 +12,5 @@ mod one_function;
 mod protocol;
 mod runtime;
 
-pub use client::{Client, Kept, innermost, innermost_id};
+pub use client::{Client, OpenCall, innermost, innermost_id};
 pub use runtime::{follow, has_tables, is_silent, look, silence, waits};

@@ -25,7 +25,7 @@ use tracer_records::model::{ApiCall, Dispatch, Event, StringId};
 
 use super::answer::{self, HandedOver};
 use super::data::Data;
-use super::records::{Place, of_call, of_work, place};
+use super::records::{Destination, of_call, of_work, place};
 use super::stdin;
 use crate::export::launched::{Launched, launches};
 use crate::trace::lookup::Tables;
@@ -80,7 +80,7 @@ fn feed(
     process_id: u32,
     plugin: &Path,
 ) -> Result<Option<HandedOver>, plugin::Error> {
-    let is_its = |event: &Event| matches!(place(event), Place::Of(of) if of == process_id);
+    let is_its = |event: &Event| matches!(place(event), Destination::Of(of) if of == process_id);
     let mut launched = Launched::default();
     let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
         if is_its(event) {
@@ -91,11 +91,11 @@ fn feed(
     launched.sort();
     let plugin = Plugin::load(plugin)?;
     // After the plugin was loaded, which may have loaded HIP.
-    let mut feeding = Feeding::new(&plugin, &tables, &launched);
+    let mut feeding = RecordFeed::new(&plugin, &tables, &launched);
     let fed = trace
         .for_each_event(|event| if is_its(event) { feeding.event(event) } else { Ok(()) })
         .and_then(|_| feeding.hand_work_over());
-    let Feeding { events, unnumbered, .. } = feeding;
+    let RecordFeed { events, unnumbered, .. } = feeding;
     if let Err(error) = &fed {
         // Before the plugin is finalized: it may never return from that.
         shown::say(&error.to_string());
@@ -116,7 +116,7 @@ struct Failed {
 }
 
 /// The tables and buffers for handing records over.
-struct Feeding<'a> {
+struct RecordFeed<'a> {
     plugin: &'a Plugin,
     tables: &'a Tables,
     launched: &'a Launched,
@@ -132,7 +132,7 @@ struct Feeding<'a> {
     unnumbered: u64,
 }
 
-impl<'a> Feeding<'a> {
+impl<'a> RecordFeed<'a> {
     fn new(plugin: &'a Plugin, tables: &'a Tables, launched: &'a Launched) -> Self {
         let hip = Functions::find();
         let numbers =

@@ -34,7 +34,7 @@ use crate::{program, shown, user};
 
 use answer::HandedOver;
 pub use host::{HOST, host};
-use records::{Place, place};
+use records::{Destination, place};
 pub use waiting::Waiting;
 
 /// The most processes whose records are handed over: a trace that was made up can name any number.
@@ -60,8 +60,8 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
         }
     }
     let file = Trace::file(trace)?;
-    let Survey { reading, processes, mut left_out } =
-        Survey::of(&Trace::of(trace, file.try_clone()?)?);
+    let TraceContents { reading, processes, mut left_out } =
+        TraceContents::of(&Trace::of(trace, file.try_clone()?)?);
     let mut processes = processes.into_iter();
     // An inner none is an error that was reported.
     let fed = processes.by_ref().try_for_each(|(process_id, events)| {
@@ -130,24 +130,26 @@ fn look_at_output() {
 }
 
 /// The contents of a trace, counted before anything is handed over.
-struct Survey {
+struct TraceContents {
     reading: Reading,
     /// The number of events of each process.
     processes: BTreeMap<u32, u64>,
     left_out: LeftOut,
 }
 
-impl Survey {
+impl TraceContents {
     fn of(trace: &Trace) -> Self {
         let mut processes: BTreeMap<u32, u64> = BTreeMap::new();
         let mut left_out = LeftOut::default();
         let Ok(reading) = trace.for_each_event(|event| {
             match place(event) {
-                Place::Of(id) if processes.len() < MAX_PROCESSES || processes.contains_key(&id) => {
+                Destination::Of(id)
+                    if processes.len() < MAX_PROCESSES || processes.contains_key(&id) =>
+                {
                     *processes.entry(id).or_default() += 1;
                 }
-                Place::Of(_) => left_out.further_processes += 1,
-                Place::Nowhere(counter) => *counter(&mut left_out) += 1,
+                Destination::Of(_) => left_out.further_processes += 1,
+                Destination::Nowhere(counter) => *counter(&mut left_out) += 1,
             }
             if let Event::Api(call) = event
                 && call.record.domain != Domain::ROCTX

@@ -7,7 +7,7 @@ use crate::export::calls::call_times;
 use crate::export::left_out::LeftOut;
 
 /// The destination of an event.
-pub enum Place {
+pub enum Destination {
     /// To the plugin, among the records of this process.
     Of(u32),
     /// Nowhere; counted here.
@@ -15,15 +15,15 @@ pub enum Place {
 }
 
 /// The destination of an event.
-pub fn place(event: &Event) -> Place {
+pub fn place(event: &Event) -> Destination {
     let record = event.record();
     let (process_id, flags) = match event {
         Event::Api(_) => {
             return match record.domain {
                 Domain::HIP_API | Domain::HSA_API | Domain::ROCTX => {
-                    Place::Of(record.process_or_device)
+                    Destination::Of(record.process_or_device)
                 }
-                _ => Place::Nowhere(|left_out| &mut left_out.other_calls),
+                _ => Destination::Nowhere(|left_out| &mut left_out.other_calls),
             };
         }
         Event::Dispatch(e) => (e.process_id, u32::from(e.flags)),
@@ -31,16 +31,16 @@ pub fn place(event: &Event) -> Place {
         Event::Barrier(e) => (e.process_id, e.flags),
     };
     if flags & u32::from(op_flag::INCOMPLETE) != 0 {
-        return Place::Nowhere(|left_out| &mut left_out.incomplete);
+        return Destination::Nowhere(|left_out| &mut left_out.incomplete);
     }
     match (record.domain, event) {
         // roctracer's tool asks only for copies of HSA's work.
         (Domain::HSA_OPS, Event::Dispatch(_) | Event::Barrier(_)) => {
-            Place::Nowhere(|left_out| &mut left_out.hsa_operations)
+            Destination::Nowhere(|left_out| &mut left_out.hsa_operations)
         }
-        (Domain::HSA_OPS | Domain::HIP_OPS, _) => Place::Of(process_id),
+        (Domain::HSA_OPS | Domain::HIP_OPS, _) => Destination::Of(process_id),
         // Such an event was made up: plugins take its record for something else.
-        _ => Place::Nowhere(|left_out| &mut left_out.other_work),
+        _ => Destination::Nowhere(|left_out| &mut left_out.other_work),
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
         }
         for domain in [Domain::HIP_API, Domain::EXT_API, Domain::ROCTX, Domain(99)] {
             for event in events(made_up(domain, op::DISPATCH)) {
-                assert!(matches!(place(&event), Place::Nowhere(_)), "{domain:?}");
+                assert!(matches!(place(&event), Destination::Nowhere(_)), "{domain:?}");
             }
         }
     }

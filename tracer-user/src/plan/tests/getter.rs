@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        Class, FunctionPlan, KernelVersion, Planner, ProcessMemory, Reached, ReturnProbe, Slot,
-        fuzz_plan, getter::Made, stub::Stubs, symbolic::LoadedMemory,
+        Class, FunctionPlan, KernelVersion, Planner, ProcessMemory, ReachedBy, ReturnProbe, Slot,
+        fuzz_plan, getter::LazyTable, stub::Stubs, symbolic::LoadedMemory,
     },
     image::{BIAS, CODE, DATA, DYNAMIC, Fake, Part, binary_with, library},
 };
@@ -238,8 +238,8 @@ fn slot(entry: u64) -> Slot {
     Slot::Table { pointer: POINTER, offset: 8 * entry }
 }
 
-fn behind(address: u64, entry: u64) -> Reached {
-    Reached::Implementation { file_offset: address, slot: slot(entry) }
+fn behind(address: u64, entry: u64) -> ReachedBy {
+    ReachedBy::Implementation { file_offset: address, slot: slot(entry) }
 }
 
 fn good() -> Vec<u8> {
@@ -285,7 +285,7 @@ fn what_is_made_one_way_or_another_is_not_known() {
     });
     let reached = |entry: u64, getter: &[u8]| plan(&wrapper(entry), getter, None).reached;
     assert_eq!(reached(4, &some), behind(DEAR, 4));
-    assert_eq!(reached(5, &some), Reached::Stub { slot: slot(5) });
+    assert_eq!(reached(5, &some), ReachedBy::Stub { slot: slot(5) });
     assert_eq!(reached(6, &some), behind(DEAR, 6));
     assert_eq!(reached(7, &some), behind(CHEAP, 7));
     // A way with an instruction that is not understood.
@@ -306,7 +306,7 @@ fn what_is_made_one_way_or_another_is_not_known() {
             lost(a);
         });
         let reached = reached(CHEAP_ENTRY, &getter);
-        assert!(!matches!(reached, Reached::Implementation { .. }), "{reached:?}");
+        assert!(!matches!(reached, ReachedBy::Implementation { .. }), "{reached:?}");
     }
 }
 
@@ -342,7 +342,7 @@ fn arguments_on_the_stack_may_be_put_back_where_they_were() {
     // To another place, or more bytes than were read.
     for (at, size) in [(0x44, 4), (0x50, 4), (0x38, 4), (0x40, 8)] {
         let wrong = plan(&stacked(CHEAP_ENTRY, at, size), &good(), None);
-        assert_eq!(wrong.reached, Reached::Exported, "{at:#x}");
+        assert_eq!(wrong.reached, ReachedBy::Exported, "{at:#x}");
     }
 }
 
@@ -354,7 +354,7 @@ fn a_stub_has_a_site_of_its_own() {
     // The entry behind the last one is never filled.
     for entry in [DEAR_ENTRY, ENTRIES] {
         let plan = plan(&stub(entry), &good(), None);
-        assert_eq!(plan.reached, Reached::Stub { slot: slot(entry) }, "{plan:?}");
+        assert_eq!(plan.reached, ReachedBy::Stub { slot: slot(entry) }, "{plan:?}");
         let site = plan.site.unwrap();
         assert_eq!((site.file_offset, site.class), (STUB + 4, Class::Emulated));
         assert_eq!(site.return_probe, ReturnProbe::Allowed);
@@ -499,7 +499,7 @@ proptest! {
     ) {
         let (binary, _) = binary_with(&parts(&wrapper(0), &random_getter(&ops)), &words());
         let loaded = LoadedMemory::new(&binary, BTreeMap::new());
-        let said = Made::at_first_call(&loaded, GETTER, POINTER);
+        let said = LazyTable::at_first_call(&loaded, GETTER, POINTER);
         let branches = ops.iter().filter(|op| matches!(op, Op::Branch(_))).count();
         let is_exact = |op: &Op| !matches!(op, Op::Branch(_) | Op::Half(..));
         let exact = ops.iter().all(is_exact);

@@ -6,7 +6,7 @@ use iced_x86::{
 };
 
 use super::{
-    super::{KernelVersion, Planner, Reached, Slot},
+    super::{KernelVersion, Planner, ReachedBy, Slot},
     image::{CODE, DATA, DYNAMIC, Part, binary_with},
 };
 
@@ -47,7 +47,7 @@ fn call_outside(a: &mut CodeAssembler, address: u64) {
 }
 
 /// Plans stubs of three entries; `branches`: the initialiser branches before it has filled the last.
-fn reached(branches: bool) -> Vec<Reached> {
+fn reached(branches: bool) -> Vec<ReachedBy> {
     let stub = |number: u64| {
         function(number, |a| {
             load(a, Code::Mov_r64_rm64, Register::RAX, POINTER);
@@ -133,8 +133,8 @@ fn slot(entry: u64) -> Slot {
     Slot::Table { pointer: POINTER, offset: entry * 8 }
 }
 
-fn behind(entry: u64) -> Reached {
-    Reached::Implementation { file_offset: at(3 + entry), slot: slot(entry) }
+fn behind(entry: u64) -> ReachedBy {
+    ReachedBy::Implementation { file_offset: at(3 + entry), slot: slot(entry) }
 }
 
 #[test]
@@ -145,5 +145,5 @@ fn what_an_initialiser_writes_is_known() {
 /// A value that is written behind a branch is not guessed: here the table's address.
 #[test]
 fn what_an_initialiser_writes_behind_a_branch_is_not_known() {
-    assert_eq!(reached(true), [0, 1, 2].map(|entry| Reached::Stub { slot: slot(entry) }));
+    assert_eq!(reached(true), [0, 1, 2].map(|entry| ReachedBy::Stub { slot: slot(entry) }));
 }

@@ -190,7 +190,7 @@ fn unwind_tables_must_agree() {
     let none = part(Part { frame: None, ..Part::new(&code) });
     assert_site(&none, 0, Class::SingleStep);
     let not_moved = |reason| Note::NotMoved { offset: 4, reason };
-    assert_eq!(none.notes, [Note::NoUnwindEntry, not_moved(NotMoved::NoWitness)]);
+    assert_eq!(none.notes, [Note::NoUnwindEntry, not_moved(NotMoved::NoUnwindRows)]);
     assert_eq!(none.site.unwrap().return_probe, ReturnProbe::Allowed);
     // A row with another frame at the site.
     let wrong = part(Part::framed(&code, &[ADVANCE | 4, CFA_OFFSET, 24]));

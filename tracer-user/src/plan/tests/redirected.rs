@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::{
-    super::{Binary, Followed, FunctionPlan, KernelVersion, Note, Planner, Probed, Reached, Slot},
+    super::{
+        Binary, Followed, FunctionPlan, KernelVersion, Note, Planner, Probed, ReachedBy, Slot,
+    },
     image::{BIAS, CODE, DATA, Fake, OTHER, PATH, Part, binary_with},
 };
 use crate::discover::Function;
@@ -67,10 +69,10 @@ fn plan(process: &Fake, told: bool) -> Vec<FunctionPlan> {
 /// The probed function for `hsa_first`, which leads to [`OTHER`], its site and its notes; `hsa_second` is as ever.
 fn probed(plans: &[FunctionPlan]) -> (Probed, u64, &[Note]) {
     let second = &plans[1];
-    let behind = Reached::Implementation { file_offset: SECOND, slot: slot(1) };
+    let behind = ReachedBy::Implementation { file_offset: SECOND, slot: slot(1) };
     assert_eq!(second.reached, behind);
     let first = &plans[0];
-    let Reached::Redirected { target, slot: from, probed } = &first.reached else {
+    let ReachedBy::Redirected { target, slot: from, probed } = &first.reached else {
         panic!("{first:?}");
     };
     assert_eq!((*from, target.address), (slot(0), OTHER));
@@ -100,7 +102,7 @@ fn our_own_shim_has_redirected_nothing() {
         file.path = "/memfd:libroctap_shim.so (deleted)".into();
     }
     let plans = plan(&process, true);
-    let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
+    let behind = ReachedBy::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!((&plans[0].reached, &plans[0].notes), (&behind, &vec![]));
 }
 
@@ -109,7 +111,7 @@ fn a_process_without_the_library_has_no_say() {
     let mut process = process(OTHER, OTHER);
     process.mappings.retain(|m| m.file.as_ref().is_none_or(|f| f.path != Path::new(PATH)));
     let plans = plan(&process, true);
-    let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
+    let behind = ReachedBy::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!(plans[0].reached, behind);
 }
 
@@ -118,10 +120,10 @@ fn a_process_without_the_library_has_no_say() {
 fn an_entry_that_leads_into_a_function_leads_nowhere() {
     let process = process(BIAS + FIRST + 1, BIAS + SECOND);
     let plans = plan(&process, true);
-    let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
+    let behind = ReachedBy::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!(plans[0].reached, behind);
     let plans = plan(&process, false);
-    assert_eq!(plans[0].reached, Reached::Stub { slot: slot(0) });
+    assert_eq!(plans[0].reached, ReachedBy::Stub { slot: slot(0) });
 }
 
 /// A process that has the file mapped chooses where its own table leads, and that of no other process.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::super::{
-    Binary, FunctionPlan, KernelVersion, LiveProcess, Note, Planner, ProcessMemory, Reached,
+    Binary, FunctionPlan, KernelVersion, LiveProcess, Note, Planner, ProcessMemory, ReachedBy,
     ReturnProbe, Slot, Stop, stub::Stubs,
 };
 use crate::discover::{Function, Image, Runtime};
@@ -144,7 +144,7 @@ fn rocm_hsa_sites() {
     assert_eq!(count(&plans), expected);
     assert_eq!((plans.len(), functions.len()), (188, 224));
     for plan in &plans {
-        assert!(matches!(plan.reached, Reached::Implementation { .. }), "{plan:?}");
+        assert!(matches!(plan.reached, ReachedBy::Implementation { .. }), "{plan:?}");
         assert!(plan.site.as_ref().unwrap().function_offset <= 10);
     }
     let store = find(&plans, "hsa_signal_store_release");
@@ -164,12 +164,12 @@ fn rocm_hsa_tables_before_initialisation() {
     let process = LiveProcess::open(waiting.0.id()).unwrap();
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let (followed, left): (Vec<_>, Vec<_>) =
-        plans.iter().partition(|p| matches!(p.reached, Reached::Implementation { .. }));
+        plans.iter().partition(|p| matches!(p.reached, ReachedBy::Implementation { .. }));
     let names = |plans: &[&FunctionPlan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
     assert_eq!((names(&followed), names(&left)), (203, 21));
     for plan in left {
         assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
-        assert!(matches!(plan.reached, Reached::Stub { .. }) && !plan.is_cheap());
+        assert!(matches!(plan.reached, ReachedBy::Stub { .. }) && !plan.is_cheap());
     }
     // The file tells as much as a process that has loaded it, and a process that has not tells nothing.
     let own = LiveProcess::open(std::process::id()).unwrap();

@@ -9,7 +9,7 @@ use iced_x86::{
 };
 
 use super::{
-    super::{Class, FunctionPlan, KernelVersion, Note, Planner, Reached, Slot},
+    super::{Class, FunctionPlan, KernelVersion, Note, Planner, ReachedBy, Slot},
     image::{BIAS, CODE, DATA, Fake, Part, binary},
 };
 
@@ -66,7 +66,7 @@ fn assert_followed(stub: &[u8], more: &[u8]) {
     let plan = plan(stub, more, &LIVE);
     assert_eq!(
         plan.reached,
-        Reached::Implementation { file_offset: 0x1100, slot: SLOT },
+        ReachedBy::Implementation { file_offset: 0x1100, slot: SLOT },
         "{plan:?}"
     );
     let site = plan.site.unwrap();
@@ -77,7 +77,7 @@ fn assert_followed(stub: &[u8], more: &[u8]) {
 
 fn assert_not_a_stub(stub: &[u8], more: &[u8]) {
     let plan = plan(stub, more, &LIVE);
-    assert_eq!(plan.reached, Reached::Exported, "{plan:?}");
+    assert_eq!(plan.reached, ReachedBy::Exported, "{plan:?}");
 }
 
 fn hsa(at: u64) -> Vec<u8> {
@@ -118,7 +118,7 @@ fn linkage_stub() {
     });
     let plan = plan(&code, &[], &[(BIAS + POINTER, BIAS + 0x1100)]);
     let slot = Slot::Variable { address: POINTER };
-    assert_eq!(plan.reached, Reached::Implementation { file_offset: 0x1100, slot });
+    assert_eq!(plan.reached, ReachedBy::Implementation { file_offset: 0x1100, slot });
 }
 
 /// The wrapper of HIP 6 and 7; `restored` is the offset of the argument that is restored into `rsi`.
@@ -297,7 +297,7 @@ fn tables_that_lead_nowhere() {
         vec![(BIAS + POINTER, TABLE), (TABLE + OFFSET, BIAS + 0x1101)],
     ] {
         let plan = plan(&hsa(CODE), &[], &words);
-        assert_eq!(plan.reached, Reached::Stub { slot: SLOT }, "{words:x?}");
+        assert_eq!(plan.reached, ReachedBy::Stub { slot: SLOT }, "{words:x?}");
         assert!(plan.notes.iter().any(|note| matches!(note, Note::NotFollowed(_))));
         assert_eq!(plan.site.unwrap().file_offset, CODE);
     }

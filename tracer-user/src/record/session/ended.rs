@@ -6,7 +6,7 @@ use crate::{
     clock,
     join::Launches,
     record::{
-        connection::{Account, Over},
+        connection::{Account, ProgramEnd},
         gpu_source::{Gpu, GpuSource},
         outcome::Silent,
         target::{Claim, Target},
@@ -26,7 +26,7 @@ impl Session {
     }
 
     /// Takes over the losses and the clock error that a memory holds; `over` is set if its program is gone.
-    pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<Over>) {
+    pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<ProgramEnd>) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if account.helpless.is_none() {
             // The largest error of all programs that the process has run.
@@ -34,7 +34,7 @@ impl Session {
         }
         target.claim = match (over, account.helpless) {
             (_, Some(why)) => Claim::Helpless(why),
-            (Some(Over::Executed), _) => Claim::Earlier,
+            (Some(ProgramEnd::Executed), _) => Claim::Earlier,
             _ => Claim::Recording,
         };
     }

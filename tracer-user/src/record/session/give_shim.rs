@@ -8,7 +8,9 @@ use tracer_common::shim::{ATTACH_FUNCTION, Layout, attach_status};
 use super::{
     Session,
     attach::ended_early,
-    injections::{Desk, Done, Event, Handover, Occasion, Outcome, Prepared, Recording},
+    injections::{
+        Event, FinishedInjection, Handover, MainThread, Occasion, Outcome, Prepared, Recording,
+    },
 };
 use crate::{
     clock::{self, Patience},
@@ -51,7 +53,9 @@ impl Session {
         let occasion = if waited { Occasion::Attaching } else { occasion };
         let Some(shim) = self.shims.shim().cloned() else { return };
         let wanted = self.shims.layout();
-        let inject = move |process: &Subject, desk: &Desk| inject(process, &shim, wanted, desk);
+        let inject = move |process: &Subject, main_thread: &MainThread| {
+            inject(process, &shim, wanted, main_thread)
+        };
         if let Err(error) = self.injections.start(&target.subject, occasion, inject) {
             target.is_being_attached = occasion == Occasion::Attaching;
             let text =
@@ -113,8 +117,8 @@ impl Session {
 
     /// A process has its shim, or could not get it. In the second case it is traced from outside, unless GPU times were
     /// insisted on.
-    fn injected(&mut self, pid: u32, done: Done) -> anyhow::Result<Option<Failure>> {
-        let Done { subject, occasion, result, prepared, executed_ns } = done;
+    fn injected(&mut self, pid: u32, done: FinishedInjection) -> anyhow::Result<Option<Failure>> {
+        let FinishedInjection { subject, occasion, result, prepared, executed_ns } = done;
         let Some(target) = self.processes.get_mut(pid) else { return Ok(None) };
         if !Arc::ptr_eq(&target.subject, &subject) || !target.gpu_source.is_awaited() {
             return Ok(None);
@@ -191,7 +195,12 @@ impl Session {
 }
 
 /// Has the shim patch the HSA runtime's tables.
-fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow::Result<Outcome> {
+fn inject(
+    process: &Subject,
+    shim: &Shim,
+    wanted: Layout,
+    main_thread: &MainThread,
+) -> anyhow::Result<Outcome> {
     let looked_ns = clock::now_ns();
     if let Some(why) = inject::held_now(process) {
         return Ok(Outcome::Held(why.to_string()));
@@ -207,7 +216,7 @@ fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow
     if layout != wanted {
         tracing::info!("process {}: its limits allow {layout:?}", process.pid());
     }
-    match inject_shim(process, shim, &prospect, layout, desk) {
+    match inject_shim(process, shim, &prospect, layout, main_thread) {
         Ok(stopped) => {
             let answered_ns = clock::now_ns();
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
@@ -231,7 +240,7 @@ fn inject_shim(
     shim: &Shim,
     prospect: &Prospect,
     layout: Layout,
-    desk: &Desk,
+    main_thread: &MainThread,
 ) -> anyhow::Result<Duration> {
     let pid = process.pid();
     let attach = prospect.attach;
@@ -256,7 +265,7 @@ fn inject_shim(
             }
             (None, None) => bail!("no library was handed over"),
         };
-        desk.prepare(Handover { memory, layout, file, offset })?;
+        main_thread.prepare(Handover { memory, layout, file, offset })?;
         Ok(loaded.map_or(Ok(()), |loaded| loaded.file.check())?)
     };
     let Injected { status, stopped, took, .. } = inject::inject(&request, prepare)?;

@@ -87,11 +87,11 @@ pub enum Event {
     /// The process has provided the memory for its shim: the main thread has to prepare it.
     Handed(Handover, Sender<anyhow::Result<()>>),
     /// The thread is done.
-    Done(Box<Done>),
+    Done(Box<FinishedInjection>),
 }
 
 /// A thread that is done.
-pub struct Done {
+pub struct FinishedInjection {
     pub subject: Arc<Subject>,
     pub occasion: Occasion,
     pub result: anyhow::Result<Outcome>,
@@ -102,14 +102,14 @@ pub struct Done {
 }
 
 /// The channel by which a thread reaches the main thread.
-pub struct Desk(Sender<Message>);
+pub struct MainThread(Sender<Message>);
 
 enum Message {
     Handed(Handover, Sender<anyhow::Result<()>>),
     Done(anyhow::Result<Outcome>),
 }
 
-impl Desk {
+impl MainThread {
     /// Has the main thread prepare the memory and the probe, and waits until that is done.
     pub fn prepare(&self, handover: Handover) -> anyhow::Result<()> {
         let (answer, told) = mpsc::channel();
@@ -172,15 +172,15 @@ impl Injections {
         &mut self,
         subject: &Arc<Subject>,
         occasion: Occasion,
-        inject: impl FnOnce(&Subject, &Desk) -> anyhow::Result<Outcome> + Send + 'static,
+        inject: impl FnOnce(&Subject, &MainThread) -> anyhow::Result<Outcome> + Send + 'static,
     ) -> io::Result<()> {
         let (sender, messages) = mpsc::channel();
         let theirs = Arc::clone(subject);
         thread::Builder::new().name("roctap-inject".to_owned()).spawn(move || {
-            let desk = Desk(sender);
-            let result = inject(&theirs, &desk);
+            let main_thread = MainThread(sender);
+            let result = inject(&theirs, &main_thread);
             // Nobody listens any more when the recording has ended.
-            let _ = desk.0.send(Message::Done(result));
+            let _ = main_thread.0.send(Message::Done(result));
         })?;
         let subject = Arc::clone(subject);
         let (user, began) = (foreign::real_user(subject.pid()), Instant::now());
@@ -212,7 +212,7 @@ impl Injections {
                 self.failed.retain(|_, at| at.elapsed() < PAUSE);
                 self.failed.insert((pid, subject.started()), Instant::now());
             }
-            let done = Done { subject, occasion, result, prepared, executed_ns };
+            let done = FinishedInjection { subject, occasion, result, prepared, executed_ns };
             events.push((pid, Event::Done(Box::new(done))));
         }
         events
@@ -278,15 +278,15 @@ mod tests {
         let mut injections = Injections::default();
         let ((mut slow, subject), (mut quick, other)) = (process(), process());
         let (release, released) = mpsc::channel::<()>();
-        let wait = move |_: &Subject, _: &Desk| {
+        let wait = move |_: &Subject, _: &MainThread| {
             let _ = released.recv();
             Ok(Outcome::NotYet)
         };
         injections.start(&subject, Occasion::Attaching, wait).unwrap();
         assert!(injections.has_to_wait(&subject) && !injections.has_to_wait(&other));
-        let hand = |_: &Subject, desk: &Desk| {
+        let hand = |_: &Subject, main_thread: &MainThread| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
-            desk.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 7 })?;
+            main_thread.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 7 })?;
             Ok(Outcome::Forked)
         };
         injections.start(&other, Occasion::Later, hand).unwrap();
@@ -296,9 +296,9 @@ mod tests {
         let (pid, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
         assert!(pid == other.pid() && matches!(done.result, Ok(Outcome::Forked)));
         // A failure is reported as one, and so is a program that was executed meanwhile.
-        let fail = |_: &Subject, desk: &Desk| {
+        let fail = |_: &Subject, main_thread: &MainThread| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
-            desk.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 0 })?;
+            main_thread.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 0 })?;
             Ok(Outcome::NotYet)
         };
         injections.start(&other, Occasion::Later, fail).unwrap();
@@ -326,7 +326,7 @@ mod tests {
         let mut injections = Injections::default();
         let (mut child, subject) = process();
         let (release, released) = mpsc::channel::<()>();
-        let wait = move |_: &Subject, _: &Desk| {
+        let wait = move |_: &Subject, _: &MainThread| {
             let _ = released.recv();
             Ok(Outcome::NotYet)
         };
@@ -354,7 +354,7 @@ mod tests {
             assert!(!injections.has_to_wait(waiting));
             let (release, released) = mpsc::channel::<()>();
             releases.push(release);
-            let wait = move |_: &Subject, _: &Desk| {
+            let wait = move |_: &Subject, _: &MainThread| {
                 let _ = released.recv();
                 Ok(Outcome::NotYet)
             };
@@ -377,7 +377,7 @@ mod tests {
     fn who_was_waited_for_in_vain_is_not_tried_again_soon() {
         let mut injections = Injections::default();
         let ((mut slow, subject), (mut quick, other)) = (process(), process());
-        let late = |_: &Subject, _: &Desk| {
+        let late = |_: &Subject, _: &MainThread| {
             Err(InjectError::Late { what: "the shim's answer", within: SLOW }.into())
         };
         injections.start(&subject, Occasion::Later, late).unwrap();
@@ -397,7 +397,7 @@ mod tests {
     fn a_thread_that_fails_is_told() {
         let mut injections = Injections::default();
         let (mut child, subject) = process();
-        let panics = |_: &Subject, _: &Desk| panic!("on purpose");
+        let panics = |_: &Subject, _: &MainThread| panic!("on purpose");
         injections.start(&subject, Occasion::Later, panics).unwrap();
         let (_, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
         assert!(done.result.is_err());

@@ -18,7 +18,7 @@ use crate::{
     record::{
         pause::Pause,
         removal::Removal,
-        target::{Seen, Target},
+        target::{MappingsLook, Target},
     },
 };
 
@@ -87,7 +87,7 @@ impl Session {
         let target = self.processes.get_mut(pid)?;
         let at = Instant::now();
         let libraries = target.subject.by_number(discover::libraries);
-        target.seen = Some(Seen { at, pages, took: at.elapsed() });
+        target.seen = Some(MappingsLook { at, pages, took: at.elapsed() });
         libraries.ok()
     }
 

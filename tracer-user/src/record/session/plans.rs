@@ -22,9 +22,9 @@ const MOST_FILES: usize = 64;
 
 /// Plans by their files, for processes that map these files later. Each plan holds its files open itself: it outlives
 /// the process that it was made for.
-struct Kept<T>(BTreeMap<FileId, Vec<Arc<T>>>);
+struct PlanCache<T>(BTreeMap<FileId, Vec<Arc<T>>>);
 
-impl<T> Kept<T> {
+impl<T> PlanCache<T> {
     /// Keeps a plan for other processes. Plans of the same file as it was before it was touched are dropped. Beyond
     /// [`MOST_FILES`], those of another file are dropped, if possible of one that no traced process maps: a process can
     /// make as many files as it likes.
@@ -64,16 +64,16 @@ impl<T> Kept<T> {
 /// Plans, and the means to make them.
 pub struct Plans {
     selection: Selection,
-    libraries: Kept<Planned>,
-    doorbells: Kept<Doorbells>,
-    loaders: Kept<Loader>,
+    libraries: PlanCache<Planned>,
+    doorbells: PlanCache<Doorbells>,
+    loaders: PlanCache<Loader>,
 }
 
 impl Plans {
     /// Nothing is planned yet.
     pub fn new(selection: Selection) -> Self {
-        let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
-        let loaders = Kept(BTreeMap::new());
+        let (libraries, doorbells) = (PlanCache(BTreeMap::new()), PlanCache(BTreeMap::new()));
+        let loaders = PlanCache(BTreeMap::new());
         Self { selection, libraries, doorbells, loaders }
     }
 
@@ -216,7 +216,7 @@ mod tests {
             std::fs::write(path(number), "").unwrap();
             FileId::of(&path(number)).unwrap()
         };
-        let mut plans = Kept(BTreeMap::new());
+        let mut plans = PlanCache(BTreeMap::new());
         let used = Arc::new(0);
         let first = make(0);
         plans.remember(first, &used);

@@ -7,15 +7,17 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::{Loader, Subject},
-    probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site, Whose},
+    probe::{
+        Attachment, Follow, Placing, ProbeError, ProbeOwner, Programs, Reader, Settings, Site,
+    },
     record::{options::Options, select::Doorbells, target::Planned},
     shim::BackupReader,
 };
 
-fn whose(subject: &Subject) -> Whose {
+fn whose(subject: &Subject) -> ProbeOwner {
     match subject.has_outlived_its_first_thread() {
-        false => Whose::Process(subject.pid()),
-        true => Whose::Outlived(subject.pid()),
+        false => ProbeOwner::Process(subject.pid()),
+        true => ProbeOwner::Outlived(subject.pid()),
     }
 }
 

@@ -59,7 +59,7 @@ struct Notices {
 
 /// Whether a notice is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Taken {
+enum NoticeOutcome {
     New,
     Known,
     /// There are too many notices; the first time that this happens is to be reported.
@@ -217,18 +217,18 @@ impl Recorder {
     /// Prints a notice, and writes it into the trace.
     pub fn notice(&mut self, text: &str) {
         match self.note(text) {
-            Taken::New | Taken::Known => tracing::warn!("{text}"),
-            Taken::TooMany if self.notices.more == 1 => {
+            NoticeOutcome::New | NoticeOutcome::Known => tracing::warn!("{text}"),
+            NoticeOutcome::TooMany if self.notices.more == 1 => {
                 tracing::warn!("there are more notices; they are counted, and said no more");
             }
-            Taken::TooMany => {}
+            NoticeOutcome::TooMany => {}
         }
     }
 
     /// Writes a notice into the trace, if the trace has room for it.
-    fn note(&mut self, text: &str) -> Taken {
+    fn note(&mut self, text: &str) -> NoticeOutcome {
         let taken = self.notices.take(text);
-        if taken == Taken::New {
+        if taken == NoticeOutcome::New {
             self.trace.notice(text);
         }
         taken
@@ -284,16 +284,16 @@ impl Recorder {
 }
 
 impl Notices {
-    fn take(&mut self, text: &str) -> Taken {
+    fn take(&mut self, text: &str) -> NoticeOutcome {
         if self.texts.contains(text) {
-            return Taken::Known;
+            return NoticeOutcome::Known;
         }
         if self.texts.len() >= MOST_NOTICES {
             self.more += 1;
-            return Taken::TooMany;
+            return NoticeOutcome::TooMany;
         }
         self.texts.insert(text.to_owned());
-        Taken::New
+        NoticeOutcome::New
     }
 }
 

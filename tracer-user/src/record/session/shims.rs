@@ -14,7 +14,7 @@ use super::recorder::Recorder;
 use crate::{
     clock,
     record::{
-        connection::{Account, Connection, NOT_UNDERSTOOD, Over},
+        connection::{Account, Connection, NOT_UNDERSTOOD, ProgramEnd},
         gpu_source::Gpu,
         options::Options,
         room,
@@ -54,11 +54,11 @@ pub struct Shims {
 }
 
 /// The final account of a memory whose program is gone.
-pub struct Gone {
+pub struct ClosedAccount {
     /// The process that had claimed the memory.
     pub pid: u32,
     /// How the program has ended.
-    pub over: Over,
+    pub over: ProgramEnd,
     /// The account of the memory.
     pub account: Account,
 }
@@ -247,11 +247,11 @@ impl Shims {
 
     /// Gives up the memories of programs that are gone, after all of their records were read, and offers others in
     /// their places.
-    pub fn give_up_the_gone(&mut self, recorder: &mut Recorder) -> Vec<Gone> {
+    pub fn give_up_the_gone(&mut self, recorder: &mut Recorder) -> Vec<ClosedAccount> {
         let is_over = |connection: &mut Connection| connection.over().is_some();
         let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
         let gone = over.into_iter().filter_map(|mut connection| {
-            if connection.over() == Some(Over::Ended) {
+            if connection.over() == Some(ProgramEnd::Ended) {
                 record_open(connection.open_calls(), recorder);
             }
             let (pid, over, account) =
@@ -259,7 +259,7 @@ impl Shims {
             self.gone += 1;
             connection.release();
             self.names.extend(connection.into_name());
-            Some(Gone { pid: pid?, over: over?, account })
+            Some(ClosedAccount { pid: pid?, over: over?, account })
         });
         let gone = gone.collect();
         if let Err(error) = self.try_to_offer()
@@ -350,7 +350,7 @@ impl Shims {
 fn executed(connection: &mut Connection, time_ns: u64, recorder: &mut Recorder) {
     let open = connection.open_calls();
     connection.executed_at(time_ns);
-    if connection.over() == Some(Over::Executed) {
+    if connection.over() == Some(ProgramEnd::Executed) {
         record_open(open, recorder);
     }
 }
@@ -447,7 +447,7 @@ mod tests {
         claim(&before, 7);
         shims.add_ended(before, &mut recorder).unwrap();
         let over: Vec<_> = shims.iter().map(Connection::over).collect();
-        assert_eq!(over, [None, Some(Over::Executed)]);
+        assert_eq!(over, [None, Some(ProgramEnd::Executed)]);
     }
 
     /// A thread executes another program while others are in calls.

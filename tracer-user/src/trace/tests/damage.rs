@@ -125,7 +125,7 @@ fn another_version_is_named() {
 
 /// A kind of damage to a file.
 #[derive(Clone, Debug)]
-enum Blow {
+enum DamageKind {
     Flip(prop::sample::Index, u8),
     Cut(prop::sample::Index),
     Remove(prop::sample::Index, usize),
@@ -135,20 +135,20 @@ enum Blow {
     Zeros(prop::sample::Index, usize),
 }
 
-fn blow() -> impl Strategy<Value = Blow> {
+fn blow() -> impl Strategy<Value = DamageKind> {
     let at = any::<prop::sample::Index>;
     prop_oneof![
-        (at(), 1u8..).prop_map(|(at, bits)| Blow::Flip(at, bits)),
-        at().prop_map(Blow::Cut),
-        (at(), 0usize..9_000).prop_map(|(at, count)| Blow::Remove(at, count)),
+        (at(), 1u8..).prop_map(|(at, bits)| DamageKind::Flip(at, bits)),
+        at().prop_map(DamageKind::Cut),
+        (at(), 0usize..9_000).prop_map(|(at, count)| DamageKind::Remove(at, count)),
         (at(), prop::collection::vec(any::<u8>(), 0..300))
-            .prop_map(|(at, new)| Blow::Insert(at, new)),
-        (at(), 0usize..9_000, at()).prop_map(|(at, count, to)| Blow::Repeat(at, count, to)),
-        (at(), 0usize..9_000).prop_map(|(at, count)| Blow::Zeros(at, count)),
+            .prop_map(|(at, new)| DamageKind::Insert(at, new)),
+        (at(), 0usize..9_000, at()).prop_map(|(at, count, to)| DamageKind::Repeat(at, count, to)),
+        (at(), 0usize..9_000).prop_map(|(at, count)| DamageKind::Zeros(at, count)),
     ]
 }
 
-impl Blow {
+impl DamageKind {
     fn strike(&self, bytes: &mut Vec<u8>) {
         // Behind the first bytes, which identify the file as a trace.
         let place = |at: &prop::sample::Index| 8 + at.index(bytes.len() - 8);

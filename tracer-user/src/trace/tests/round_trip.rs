@@ -59,7 +59,7 @@ fn round_trip() {
 
 /// Input of a writer, from any source.
 #[derive(Clone, Debug)]
-enum Told {
+enum Input {
     Events(u16),
     String(String),
     Process(u32, String, Vec<String>),
@@ -85,19 +85,19 @@ fn text() -> impl Strategy<Value = String> {
     (unit, times).prop_map(|(unit, times)| unit.repeat(times))
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn told() -> impl Strategy<Value = Input> {
     prop_oneof![
-        (0u16..9_000).prop_map(Told::Events),
-        text().prop_map(Told::String),
+        (0u16..9_000).prop_map(Input::Events),
+        text().prop_map(Input::String),
         (0u32..4, text(), prop::collection::vec(text(), 0..3))
-            .prop_map(|(pid, command, paths)| Told::Process(pid, command, paths)),
-        (0u32..4, text()).prop_map(|(tid, name)| Told::Thread(tid, name)),
-        (0u32..4, text()).prop_map(|(node, name)| Told::Agent(node, name)),
-        (0u32..4, text()).prop_map(|(id, name)| Told::Kernel(id, name)),
-        (0u32..4, text()).prop_map(|(id, name)| Told::Operation(id, name)),
-        (0u32..4, text(), 0u64..9).prop_map(|(pid, cause, count)| Told::Loss(pid, cause, count)),
-        text().prop_map(Told::Notice),
-        Just(Told::Flush),
+            .prop_map(|(pid, command, paths)| Input::Process(pid, command, paths)),
+        (0u32..4, text()).prop_map(|(tid, name)| Input::Thread(tid, name)),
+        (0u32..4, text()).prop_map(|(node, name)| Input::Agent(node, name)),
+        (0u32..4, text()).prop_map(|(id, name)| Input::Kernel(id, name)),
+        (0u32..4, text()).prop_map(|(id, name)| Input::Operation(id, name)),
+        (0u32..4, text(), 0u64..9).prop_map(|(pid, cause, count)| Input::Loss(pid, cause, count)),
+        text().prop_map(Input::Notice),
+        Just(Input::Flush),
     ]
 }
 
@@ -119,12 +119,12 @@ proptest! {
         };
         for told in &all {
             match told {
-                Told::Events(count) => for _ in 0..*count {
+                Input::Events(count) => for _ in 0..*count {
                     writer.push(event(events)).unwrap();
                     events += 1;
                 },
-                Told::String(text) => drop(named(&mut writer, text, &mut expected)),
-                Told::Process(pid, command, paths) => {
+                Input::String(text) => drop(named(&mut writer, text, &mut expected)),
+                Input::Process(pid, command, paths) => {
                     let library = |path: &String| ProbedLibrary { path: path.clone(), ..Default::default() };
                     let mut libraries: Vec<ProbedLibrary> = paths.iter().map(library).collect();
                     if let Some(first) = libraries.first().cloned() {
@@ -145,41 +145,41 @@ proptest! {
                     }
                     expected.processes.insert(*pid, process);
                 }
-                Told::Thread(tid, name) => {
+                Input::Thread(tid, name) => {
                     writer.thread(1, *tid, name);
                     let id = named(&mut writer, name, &mut expected);
                     expected.threads.insert((1, *tid), id);
                 }
-                Told::Agent(node, name) => {
+                Input::Agent(node, name) => {
                     let agent = Agent { name: name.clone(), ..Default::default() };
                     writer.agent(1, *node, agent.clone());
                     let name = cut(name, MAX_TEXT).into_owned();
                     expected.agents.insert((1, *node), Agent { name, ..agent });
                 }
-                Told::Kernel(id, name) => {
+                Input::Kernel(id, name) => {
                     let name = named(&mut writer, name, &mut expected);
                     let kernel = Kernel { name, ..Default::default() };
                     writer.kernel(0, *id, kernel.clone());
                     expected.kernels.insert(*id, kernel);
                 }
-                Told::Operation(id, name) => {
+                Input::Operation(id, name) => {
                     writer.operation(3, *id, name);
                     let name = named(&mut writer, name, &mut expected);
                     expected.operations.insert((3, *id), name);
                 }
-                Told::Loss(pid, cause, count) => {
+                Input::Loss(pid, cause, count) => {
                     writer.loss(*pid, cause, *count);
                     let cause = cut(cause, MAX_TEXT).into_owned();
                     *expected.losses.entry((*pid, cause)).or_default() += count;
                 }
-                Told::Notice(text) => {
+                Input::Notice(text) => {
                     writer.notice(text);
                     let text = cut(text, MAX_TEXT).into_owned();
                     if expected.notices.len() < MAX_NOTICES && !expected.notices.contains(&text) {
                         expected.notices.push(text);
                     }
                 }
-                Told::Flush => writer.flush_chunk().unwrap(),
+                Input::Flush => writer.flush_chunk().unwrap(),
             }
         }
         prop_assert_eq!(writer.left_out(), 0);

@@ -126,7 +126,7 @@ pub struct AqlQueue {
 
 /// Where a queue lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct QueuePlace {
     /// Driver's queue id.
     pub id: u64,
     /// Driver's node id of the GPU.
@@ -141,7 +141,7 @@ pub struct Place {
 
 impl AqlQueue {
     /// A queue whose `read_dispatch_id` is at `read_index`. Its doorbell starts at −1.
-    pub fn new(place: Place, read_index: u64) -> Self {
+    pub fn new(place: QueuePlace, read_index: u64) -> Self {
         sys::store_u64(place.doorbell, u64::MAX);
         AqlQueue {
             id: place.id,

@@ -1,7 +1,7 @@
 //! Tests of the packet state machine of a compute queue.
 
 use super::super::bench::{Bench, Page, page, word};
-use super::{AqlQueue, Grace, LOOK_NS, Place, amd_queue};
+use super::{AqlQueue, Grace, LOOK_NS, QueuePlace, amd_queue};
 use crate::effects::Effect;
 use crate::sys;
 
@@ -23,7 +23,7 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let (ring, control, signals) = (page(), page(), page());
-        let place = Place {
+        let place = QueuePlace {
             id: 1,
             node: 1,
             ring: word(&ring, 0),

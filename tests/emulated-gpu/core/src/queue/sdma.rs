@@ -4,7 +4,7 @@
 //! command. All packets up to the atomic make one operation in the log. Indices are bytes and never
 //! wrap; the doorbell holds the index behind the last packet.
 
-use super::aql::Place;
+use super::aql::QueuePlace;
 use super::sdma_packet::{self as packet, MAX_WORDS, Packet};
 use super::{Arrivals, Context, Step, unsupported};
 use crate::effects::Effect;
@@ -28,7 +28,7 @@ struct Operation {
 /// A copy queue.
 #[derive(Debug)]
 pub struct SdmaQueue {
-    place: Place,
+    place: QueuePlace,
     read_index: u64,
     count_bits: u32,
     // Byte index of the next packet.
@@ -45,7 +45,7 @@ pub struct SdmaQueue {
 
 impl SdmaQueue {
     /// A queue that publishes its progress at `read_index`.
-    pub fn new(place: Place, read_index: u64, count_bits: u32) -> Self {
+    pub fn new(place: QueuePlace, read_index: u64, count_bits: u32) -> Self {
         sys::store_u64(place.doorbell, 0);
         SdmaQueue {
             place,

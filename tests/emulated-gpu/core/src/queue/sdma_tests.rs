@@ -1,7 +1,7 @@
 //! Tests of a copy queue, with commands as the runtime writes them.
 
 use super::super::bench::{Bench, page, word};
-use super::{Place, SdmaQueue};
+use super::{QueuePlace, SdmaQueue};
 use crate::effects::Effect;
 use crate::sys;
 
@@ -11,7 +11,7 @@ fn run(words: &[u32], dep: Option<u64>, signal: u64) -> Bench {
     for (i, w) in (0..).zip(words) {
         sys::store_u32(word(&ring, 0) + 4 * i, *w);
     }
-    let place = Place {
+    let place = QueuePlace {
         id: 1,
         node: 1,
         ring: word(&ring, 0),

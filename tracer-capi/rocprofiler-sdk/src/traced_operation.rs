@@ -17,7 +17,7 @@ use crate::retirement::Use;
 use crate::{SDK, externals};
 
 /// An operation of a kind.
-pub struct Told<P> {
+pub struct TracedOperation<P> {
     kind: Kind,
     operation: u32,
     services: Services,
@@ -33,7 +33,7 @@ pub struct Told<P> {
     _id_use: Use,
 }
 
-impl<P: Copy> Told<P> {
+impl<P: Copy> TracedOperation<P> {
     /// An operation of which no service has been told yet.
     pub fn new(
         (kind, operation): (Kind, u32),
