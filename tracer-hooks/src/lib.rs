@@ -96,7 +96,7 @@ pub mod worker;
 
 pub use agents::device;
 pub use closing::close;
-pub use contained::contained;
+pub use contained::{contained, contained_without_points};
 pub use lifecycle::{
     InstallError, Timing, call_worker, collect, finish, install, prepare_process, records, usable,
 };

@@ -37,12 +37,12 @@ impl Client for Calls {
 
     const CALLS: OfThreads<OpenCall<Begun>> = calls_of_threads!(OpenCall<Begun>);
 
+    fn is_reported_by_tables(_op: u32) -> bool {
+        open::is_in_hip()
+    }
+
     fn begin(op: u32) -> Option<Begun> {
         let operation = operation(op)?;
-        // The function in the table tells of it.
-        if open::is_in_hip() {
-            return None;
-        }
         let streams =
             || streams::StreamCallbacks::of(operation).filter(|told| payload::has(op, told.at()));
         Begun::new(operation, streams, timestamp_ns)

@@ -44,10 +44,12 @@ impl Client for Calls {
 
     const CALLS: OfThreads<OpenCall<open::Begin>> = open::TOLD;
 
+    fn is_reported_by_tables(op: u32) -> bool {
+        tables::report(op)
+    }
+
     fn begin(op: u32) -> Option<Self::Begin> {
-        if tables::tell_of_this(op) {
-            return None;
-        }
+        tables::follow_made();
         // Reading the time takes longer than everything else.
         let begin_ns = TRACER.activity(Domain::HIP_API, op).map(|_| timestamp_ns());
         let is_wanted = begin_ns.is_some() || TRACER.callback(Domain::HIP_API, op).is_some();

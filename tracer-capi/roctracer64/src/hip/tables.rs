@@ -102,12 +102,15 @@ pub fn begin() {
     }
 }
 
-/// HIP reports a call. Returns whether that call has passed through a function of ours, which reports it, too. A thread
-/// may have come past its entry before our function was there: so HIP is asked as well.
-pub fn tell_of_this(op: u32) -> bool {
-    // HIP has made its tables by now.
-    calls::follow_hip();
+/// Whether a call that HIP reports has passed through a function of ours, which reports it, too. A thread may have come
+/// past its entry before our function was there: so HIP is asked as well.
+pub fn report(op: u32) -> bool {
     IN_TABLES.innermost().is_some_and(|call| call.kept.is_of(op))
+}
+
+/// HIP reports a call that has passed through none: it has made its tables by now.
+pub fn follow_made() {
+    calls::follow_hip();
 }
 
 /// Whether a function uses graphs, and HIP is not silent yet, as it must be before.

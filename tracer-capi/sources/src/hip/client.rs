@@ -12,6 +12,10 @@ pub trait Client: Sized + 'static {
     /// The calls of every thread: [`calls_of_threads`](crate::calls_of_threads).
     const CALLS: OfThreads<OpenCall<Self::Begin>>;
 
+    /// Whether the call that the runtime reports has passed through a function of ours in its tables, which reports the
+    /// call, too. Nothing that this runs is a cancellation point.
+    fn is_reported_by_tables(op: u32) -> bool;
+
     /// A call begins. None: it is not recorded.
     fn begin(op: u32) -> Option<Self::Begin>;
 

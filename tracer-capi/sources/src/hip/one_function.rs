@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use roctracer::tracer::{Callback, Wanted};
 use tracer_common::activity::Domain;
-use tracer_hooks::contained;
+use tracer_hooks::{contained, contained_without_points};
 
 use super::client::{self, Client};
 use super::protocol::Protocol;
@@ -135,6 +135,10 @@ unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
     trace: *mut c_void,
 ) -> c_int {
     if Domain(domain) != Domain::HIP_API {
+        return NOT_TRACED;
+    }
+    // Nearly every call of a runtime that has tables.
+    if contained_without_points(|| C::is_reported_by_tables(op)) == Some(true) {
         return NOT_TRACED;
     }
     let mut recorded = None;
