@@ -108,6 +108,10 @@ static void* confined_reader(void* argument) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  // SIGTERM comes here while the first thread, which was just let go, has not run again: rt_sigreturn would kill.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) fail("seccomp");
   char byte;
   while (!stop) (void)!read(*(int*)argument, &byte, 1);

@@ -16,6 +16,7 @@ use std::{
     fmt::Debug,
     fs,
     io::{BufRead as _, BufReader, Read as _},
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
     sync::{LazyLock, mpsc::RecvTimeoutError},
@@ -259,6 +260,8 @@ fn end_with_the_test(command: &mut Command) {
 pub struct Ran {
     /// Exit status, none when killed by a signal.
     pub code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
     /// Standard output.
     pub stdout: String,
     /// Standard error.
@@ -269,6 +272,7 @@ impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
+            signal: output.status.signal(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
@@ -474,14 +478,14 @@ impl Running {
     pub fn ended(mut self) -> Ran {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let Self { child, output, .. } = &mut self;
-        let code = within_deadline(child.id(), || {
+        let status = within_deadline(child.id(), || {
             output.read_to_string(&mut stdout).expect("output");
             if let Some(mut errors) = child.stderr.take() {
                 errors.read_to_string(&mut stderr).expect("errors");
             }
-            child.wait().expect("status").code()
+            child.wait().expect("status")
         });
-        Ran { code, stdout, stderr }
+        Ran { code: status.code(), signal: status.signal(), stdout, stderr }
     }
 }
 
