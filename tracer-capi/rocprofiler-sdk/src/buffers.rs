@@ -5,11 +5,12 @@
 use core::ffi::{c_int, c_void};
 
 use rocprofiler::buffer::{Consumer, Header, Policy};
+use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
 use rocprofiler::threads::Watcher;
 
-use crate::layout::{BUFFER_KINDS, kind};
+use crate::layout::{BUFFER_KINDS, kind, number};
 use crate::tools::{self, Argument};
 use crate::{SDK, answer, caught, log, registration, sources, threads, work};
 
@@ -23,6 +24,17 @@ fn policy(number: u32) -> Option<Policy> {
         1 => Some(Policy::Discard),
         2 => Some(Policy::Lossless),
         _ => None,
+    }
+}
+
+/// Threads write at the same time, each where it has room: the retirement of an id can be in front of the records that have
+/// the id. These were written before.
+fn put_retirements_last(headers: &mut [*mut Header]) {
+    let retirement = number(Kind::CorrelationIdRetirement);
+    // SAFETY: the buffer's, which stay until the callback has returned.
+    let is_retirement = |header: &*mut Header| unsafe { (**header).kind } == retirement;
+    if headers.iter().any(is_retirement) {
+        headers.sort_by_key(is_retirement);
     }
 }
 
@@ -52,6 +64,7 @@ unsafe extern "C-unwind" fn rocprofiler_create_buffer(
         let data = Argument(data);
         let consumer = |id| -> Consumer {
             Box::new(move |headers: &mut [*mut Header], dropped| {
+                put_retirements_last(headers);
                 let (first, count) = (headers.as_mut_ptr(), headers.len());
                 // SAFETY: the tool's function, with what its kind is promised.
                 let call = || unsafe { function(context, id, first, count, data.get(), dropped) };

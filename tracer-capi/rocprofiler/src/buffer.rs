@@ -3,8 +3,8 @@
 //! A buffer has two halves. Records are written into one of them, without a lock; when a half is to be delivered it is
 //! exchanged for the other one, and handed to the buffer's callback thread. These rules hold:
 //!
-//! * Each record that was taken is delivered once, in the order of writing, unless the buffer [ends](Buffer::end)
-//!   before. One that is not taken, or not delivered, is counted, and the count goes with each delivery.
+//! * Each record that was taken is delivered once, those of a thread in the order of writing, unless the buffer
+//!   [ends](Buffer::end) before. One that is not taken, or not delivered, is counted, and the count goes with each delivery.
 //! * When as many bytes as the watermark are used, the records are delivered, without anybody waiting for it.
 //! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and
 //!   goes on in the other one, for which the writer waits while that one is being delivered.
@@ -162,6 +162,12 @@ impl Uses {
     fn begin() -> Self {
         USES.with(|own| Self { are_nested: own.replace(true), own })
     }
+
+    /// A number that few threads share: the lane in which this thread takes places.
+    fn lane(&self) -> usize {
+        // Memory of threads is some MiB apart.
+        (self.own.addr().wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 56
+    }
 }
 
 impl Drop for Uses {
@@ -180,7 +186,7 @@ impl Buffer {
     /// [`Status::OutOfResources`]; [`Status::InvalidArgument`] for one without a byte.
     pub fn new(properties: Properties) -> Result<&'static Self> {
         let Properties { id, bytes, watermark, policy, consumer, thread } = properties;
-        let [active, spare] = [Half::new(bytes)?, Half::new(bytes)?];
+        let [active, spare] = [Half::new(bytes, watermark)?, Half::new(bytes, watermark)?];
         active.open();
         let state = State {
             active,
@@ -255,12 +261,12 @@ impl Buffer {
         let uses = Uses::begin();
         let written = if self.is_ended.load(Ordering::Relaxed) {
             self.refuse()
-        } else if self.write_into_open(record) {
+        } else if self.write_into_open(uses.lane(), record) {
             Written::Taken
         } else if uses.are_nested {
             self.refuse()
         } else {
-            self.write_with_lock(record, otherwise)
+            self.write_with_lock(uses.lane(), record, otherwise)
         };
         if !uses.are_nested && self.is_wanted.load(Ordering::Relaxed) {
             drop(self.hand_over(self.lock()));
@@ -277,12 +283,13 @@ impl Buffer {
 
     #[inline]
     #[expect(unsafe_code, reason = "follows a pointer to a half")]
-    fn write_into_open(&'static self, record: &[u64]) -> bool {
+    fn write_into_open(&'static self, lane: usize, record: &[u64]) -> bool {
         // Acquire pairs with the Release in `exchange`.
         // SAFETY: null, or a half, which lives for ever.
         let open = unsafe { self.open.load(Ordering::Acquire).as_ref() };
-        let Some(place) = open.and_then(|half| half.take(record.len())) else { return false };
-        if place.before < self.watermark.max(1) && place.after >= self.watermark {
+        let place = open.and_then(|half| half.take(lane, record.len()));
+        let Some(place) = place else { return false };
+        if place.reaches_watermark {
             // Pairs with the Acquire in `hand_over`.
             self.is_wanted.store(true, Ordering::Release);
         }
@@ -292,12 +299,17 @@ impl Buffer {
 
     /// As [`Self::write_into_open`], where the open half is full, or was exchanged just now.
     #[cold]
-    fn write_with_lock(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
+    fn write_with_lock(
+        &'static self,
+        lane: usize,
+        record: &[u64],
+        otherwise: Otherwise,
+    ) -> Written {
         if size_of_val(record) > self.bytes {
             return self.refuse();
         }
         loop {
-            if self.write_into_open(record) {
+            if self.write_into_open(lane, record) {
                 return Written::Taken;
             }
             let mut state = self.lock();
@@ -340,7 +352,7 @@ impl Buffer {
     fn extend(&self, state: &mut State) -> Option<&'static Half> {
         let bytes = state.extra_bytes + self.bytes;
         let may = bytes <= MOST_EXTRA_BYTES || state.extra_bytes == 0;
-        let extra = may.then(|| Half::new(self.bytes).ok()).flatten()?;
+        let extra = may.then(|| Half::new(self.bytes, self.watermark).ok()).flatten()?;
         state.extra_bytes = bytes;
         Some(extra)
     }
@@ -447,8 +459,8 @@ impl Buffer {
 
     /// Counts the records in a half as dropped, unless somebody writes into it just now. Returns whether it did.
     fn drop_half(&self, half: &Half) -> bool {
-        let words = half.filled();
-        words.inspect(|words| self.drop_undelivered(find(words).len())).is_some()
+        let count = half.filled().map(Iterator::count);
+        count.inspect(|&count| self.drop_undelivered(count)).is_some()
     }
 
     fn drop_undelivered(&self, count: usize) {
@@ -537,7 +549,7 @@ impl Deliver for Buffer {
             let is_ended = self.is_ended.load(Ordering::Relaxed);
             state.is_delivering = !is_ended;
             drop(state);
-            let mut headers = find(half.words());
+            let mut headers: Vec<Header> = half.records().map(header).collect();
             if is_ended {
                 self.drop_undelivered(headers.len());
             } else {
@@ -560,18 +572,11 @@ impl Deliver for Buffer {
     }
 }
 
-/// Finds the records in the words of a half.
-fn find(mut words: &[u64]) -> Vec<Header> {
-    let mut headers = Vec::new();
-    while let [bytes, rest @ ..] = words {
-        // The kind is the second word's lower half.
-        let kind = rest.first().map_or(0, |&word| word as u32);
-        let payload = ptr::from_ref(bytes).cast_mut().cast();
-        headers.push(Header { category: TRACING, kind, payload });
-        let next = (*bytes as usize / size_of::<u64>()).max(1);
-        words = words.get(next..).unwrap_or_default();
-    }
-    headers
+/// The header of a record.
+fn header(record: &[u64]) -> Header {
+    // The kind is the second word's lower half.
+    let kind = record.get(1).map_or(0, |&word| word as u32);
+    Header { category: TRACING, kind, payload: record.as_ptr().cast_mut().cast() }
 }
 
 #[cfg(test)]
@@ -590,8 +595,8 @@ mod tests {
             thread: CallbackThread::start().expect("a thread"),
         });
         let buffer = buffer.expect("memory");
-        assert_eq!((0..1000).take_while(|_| buffer.write_into_open(&[16, 0])).count(), 256);
-        assert!(buffer.write_with_lock(&[16, 0], Otherwise::Wait) == Written::Dropped);
+        assert_eq!((0..1000).take_while(|_| buffer.write_into_open(0, &[16, 0])).count(), 256);
+        assert!(buffer.write_with_lock(0, &[16, 0], Otherwise::Wait) == Written::Dropped);
         assert_eq!(buffer.dropped(), 1);
     }
 
@@ -613,7 +618,7 @@ mod tests {
     #[test]
     fn who_interrupts_a_use_of_the_buffer_does_not_wait_for_its_lock() {
         let buffer = buffer(Box::new(|_, _| ()), Policy::Lossless);
-        assert!(buffer.write_into_open(&large()));
+        assert!(buffer.write_into_open(0, &large()));
         let _uses = Uses::begin();
         let _lock = buffer.lock();
         assert!(!buffer.write(&large()) && buffer.dropped() == 1);

@@ -24,6 +24,19 @@ fn rocm_ids_are_retired_when_nothing_of_them_is_under_way() {
     }
 }
 
+/// Threads have regions of their own in a large buffer: retirements are behind the records all the same.
+#[test]
+fn rocm_ids_are_retired_behind_their_records_in_a_large_buffer() {
+    let Some(scene) = scene() else { return };
+    let kinds = format!("{RETIREMENTS},{HIP},{HSA},{KERNELS},{COPIES}");
+    let words = [("WATCH_KINDS", &*kinds), ("WATCH_BYTES", "4194304")];
+    for (program, arguments) in [("basic", &[][..]), ("copies", &["512"])] {
+        let outcome = scene.run("LD_PRELOAD", program, arguments, &words);
+        outcome.expect_retirements();
+        assert_eq!(outcome.dropped, 0);
+    }
+}
+
 /// Also those of calls that callbacks are told of, and of which there is no record: behind the end of the call.
 #[test]
 fn rocm_ids_of_calls_that_only_callbacks_are_told_of_are_retired() {
