@@ -1,6 +1,6 @@
 // Many threads with many streams launch as fast as they can, and begin together.
 //   storm [threads ≤ 16] [streams per thread] [launches per stream] [synchronise every n launches] [devices]
-// Each thread has a kernel of its own name.
+// Each thread has a kernel of its own name. With KEEP_STREAMS set no stream is destroyed.
 #include "common.h"
 
 #include <pthread.h>
@@ -51,7 +51,8 @@ static void run(int thread, int streams, long launches, long every, int devices)
   COPIED("D2H", bytes);
   for (int s = 0; s < streams; s++)
     EXPECT(result[s] == launches, "thread %d stream %d ran %u of %ld", thread, s, result[s], launches);
-  for (auto& s : list) HIP(hipStreamDestroy, s);
+  if (!getenv("KEEP_STREAMS"))
+    for (auto& s : list) HIP(hipStreamDestroy, s);
   HIP(hipFree, launched);
 }
 

@@ -464,67 +464,25 @@ impl Queue {
         rung
     }
 
-    /// None if it is not recorded.
+    /// Records a packet, and has its completion told. None if it is not recorded.
     fn instrument(
         &self,
         producer: &mut Producer,
         context: &Context<'_>,
         packet: &Packet,
-        PublishedPacket { first, enqueue_ns, own, reserved }: PublishedPacket,
+        found: PublishedPacket,
         rung: &mut Rung,
     ) -> Option<()> {
-        if let Some(dependencies) = packet.0.get(packets::dependencies(first)) {
+        let PublishedPacket { first, own, reserved, .. } = found;
+        for dependency in packet.0.get(packets::dependencies(first)).into_iter().flatten() {
             // The packet processor waits for these signals, and cannot relay them.
-            for dependency in dependencies {
-                let dependency = dependency.load(Ordering::Relaxed);
-                context.needed.mark(dependency);
-                rung.needed |= dependency != 0;
-            }
+            let dependency = dependency.load(Ordering::Relaxed);
+            context.needed.mark(dependency);
+            rung.needed |= dependency != 0;
         }
         let original = packet.0[7].load(Ordering::Relaxed);
-        let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
-        let number = reserved.map_or(0, |number| number.sequence);
         let by = if own && reserved.is_none() { Enqueuer::Caller } else { rung.others };
-        if self.agent.load(Ordering::Relaxed) == 0
-            && !self.is_placed_by(packet, first, context.sink)
-        {
-            if packets::is_operation(first, original) {
-                context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
-            }
-            return None;
-        }
-        let sequence = match first as u8 {
-            packet_type::DISPATCH => {
-                let mut record = Dispatch {
-                    sequence: number,
-                    enqueue_ns,
-                    queue_id: self.id.load(Ordering::Relaxed),
-                    packet_index: producer.next,
-                    agent: self.agent.load(Ordering::Relaxed),
-                    ..packets::dispatch(packet, first, original)
-                };
-                context.sink.dispatch(&mut record, by).then_some(record.sequence)
-            }
-            packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
-                if original == 0 {
-                    return None;
-                }
-                let mut record = Barrier {
-                    sequence: number,
-                    enqueue_ns,
-                    queue_id: self.id.load(Ordering::Relaxed),
-                    packet_index: producer.next,
-                    agent: self.agent.load(Ordering::Relaxed),
-                    flags: packet_flag::HAD_SIGNAL,
-                    reserved: 0,
-                };
-                context.sink.barrier(&mut record, by).then_some(record.sequence)
-            }
-            _ => {
-                context.sink.lost(ShimLoss::PACKET_KIND, 1);
-                return None;
-            }
-        }?;
+        let sequence = self.record(producer.next, context.sink, packet, &found, (original, by))?;
         rung.recorded = true;
         if reserved.is_none() {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
@@ -533,10 +491,91 @@ impl Queue {
                 let first = rung.own.map_or(sequence, |(first, _)| first);
                 rung.own = Some((first, sequence));
             } else {
-                let index = producer.next;
-                producer.keep_number(Number { index, sequence, time_ns: enqueue_ns });
+                let (index, time_ns) = (producer.next, found.enqueue_ns);
+                producer.keep_number(Number { index, sequence, time_ns });
             }
         }
+        let usual = match first as u8 {
+            packet_type::DISPATCH => Usual::key(packet.0[4].load(Ordering::Relaxed)),
+            _ => 0,
+        };
+        let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
+        let entry = Entry { signal: 0, original, sequence, barrier, usual };
+        match self.replace_signal(producer, context, packet, entry) {
+            Ok(()) => {
+                rung.tracked = true;
+                rung.chained |= original != 0;
+                rung.needed |= context.needed.is_marked(original);
+            }
+            Err(loss) => {
+                context.sink.lost(loss, 1);
+                context.sink.no_times(sequence, loss);
+            }
+        }
+        Some(())
+    }
+
+    /// Tells `sink` of a packet with the completion signal `original`, by whom it was enqueued; returns its sequence
+    /// number. None if it is not recorded.
+    fn record(
+        &self,
+        packet_index: u64,
+        sink: &dyn Sink,
+        packet: &Packet,
+        &PublishedPacket { first, enqueue_ns, reserved, .. }: &PublishedPacket,
+        (original, by): (u64, Enqueuer),
+    ) -> Option<u64> {
+        if self.agent.load(Ordering::Relaxed) == 0 && !self.is_placed_by(packet, first, sink) {
+            if packets::is_operation(first, original) {
+                sink.lost(ShimLoss::BEFORE_ATTACH, 1);
+            }
+            return None;
+        }
+        let (sequence, enqueue_ns) =
+            reserved.map_or((0, enqueue_ns), |number| (number.sequence, number.time_ns));
+        let queue_id = self.id.load(Ordering::Relaxed);
+        let agent = self.agent.load(Ordering::Relaxed);
+        match first as u8 {
+            packet_type::DISPATCH => {
+                let known = packets::dispatch(packet, first, original);
+                let mut record =
+                    Dispatch { sequence, enqueue_ns, queue_id, packet_index, agent, ..known };
+                sink.dispatch(&mut record, by).then_some(record.sequence)
+            }
+            packet_type::BARRIER_AND | packet_type::BARRIER_OR if original == 0 => None,
+            packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
+                let flags = packet_flag::HAD_SIGNAL;
+                let mut record = Barrier {
+                    sequence,
+                    enqueue_ns,
+                    queue_id,
+                    packet_index,
+                    agent,
+                    flags,
+                    reserved: 0,
+                };
+                sink.barrier(&mut record, by).then_some(record.sequence)
+            }
+            _ => {
+                sink.lost(ShimLoss::PACKET_KIND, 1);
+                None
+            }
+        }
+    }
+
+    /// Puts a signal of ours into a packet, for the entry, which goes into the track.
+    ///
+    /// # Errors
+    ///
+    /// The loss of the packet's times.
+    fn replace_signal(
+        &self,
+        producer: &mut Producer,
+        context: &Context<'_>,
+        packet: &Packet,
+        entry: Entry,
+    ) -> Result<(), ShimLoss> {
+        let original = entry.original;
         let replaceable = packets::may_replace(original);
         // Threads may sleep on the application's signal. They are made to sleep on ours, so that has to raise
         // an interrupt too.
@@ -545,21 +584,12 @@ impl Queue {
         if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }
-        let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
-        let usual = match first as u8 {
-            packet_type::DISPATCH => Usual::key(packet.0[4].load(Ordering::Relaxed)),
-            _ => 0,
-        };
         let signal = bell.or(producer.cache.last()).filter(|_| replaceable);
         let (at, _) = self.track.pushed();
-        let tracked = signal.filter(|&signal| {
-            self.track.push(Entry { signal, original, sequence, barrier, usual })
-        });
+        let tracked = signal.filter(|&signal| self.track.push(Entry { signal, ..entry }));
         let Some(signal) = tracked else {
             bell.map(|bell| context.pool.bells.give(bell));
-            context.sink.lost(ShimLoss::SIGNAL_POOL, 1);
-            context.sink.no_times(sequence, ShimLoss::SIGNAL_POOL);
-            return Some(());
+            return Err(ShimLoss::SIGNAL_POOL);
         };
         if bell.is_none() {
             producer.cache.pop();
@@ -569,14 +599,9 @@ impl Queue {
         let (order, failed) = (Ordering::Release, Ordering::Relaxed);
         if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
             self.track.cancel(at);
-            context.sink.lost(ShimLoss::PACKET_PASSED, 1);
-            context.sink.no_times(sequence, ShimLoss::PACKET_PASSED);
-            return Some(());
+            return Err(ShimLoss::PACKET_PASSED);
         }
-        rung.tracked = true;
-        rung.chained |= original != 0;
-        rung.needed |= context.needed.is_marked(original);
-        Some(())
+        Ok(())
     }
 
     /// Whether the queue's agent is known now. A dispatch tells it: its kernel is loaded on that agent. Tells

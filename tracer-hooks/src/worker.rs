@@ -113,7 +113,7 @@ struct Pace {
     /// The number of calls of the worker before the last look.
     calls: u32,
     /// The sink's last answer.
-    wish: Demand,
+    demand: Demand,
 }
 
 impl Pace {
@@ -130,7 +130,7 @@ impl Pace {
             seen: 0,
             urgent: 0,
             calls: 0,
-            wish: Demand::Later,
+            demand: Demand::Later,
         }
     }
 
@@ -249,7 +249,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     let due = work.due(&STATE, now);
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
-        pace.wish = ask(now, Some(&mut work));
+        pace.demand = ask(now, Some(&mut work));
     }
     if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
@@ -274,7 +274,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     // From here on the runtime may go.
     harvest::unlock(work, &STATE);
     let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
-    if pace.wish == Demand::Nothing && recording::let_go(patience) && quiet {
+    if pace.demand == Demand::Nothing && recording::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
@@ -297,9 +297,9 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
     });
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
-        pace.wish = ask(now, None);
+        pace.demand = ask(now, None);
     }
-    if pace.wish == Demand::Nothing {
+    if pace.demand == Demand::Nothing {
         recording::let_go(pace.patience(now));
     }
     Pause::Slow(500_000)
@@ -310,15 +310,15 @@ fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     pace.seen = STATE.enqueued_ever();
     // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
-    pace.wish = wish(now);
-    if pace.wish == Demand::Nothing && recording::let_go(Patience::Ended) {
+    pace.demand = demand(now);
+    if pace.demand == Demand::Nothing && recording::let_go(Patience::Ended) {
         Pause::Idle(FOR_EVER_NS)
     } else {
         Pause::Idle(ASK_EVERY_NS)
     }
 }
 
-fn wish(now: u64) -> Demand {
+fn demand(now: u64) -> Demand {
     STATE.sink.get().map_or(Demand::Nothing, |sink| sink.wanted(now))
 }
 
@@ -332,8 +332,8 @@ fn ask(now: u64, work: Option<&mut Work>) -> Demand {
     if broken {
         recording::release_after_failure();
     }
-    let wish = if broken { Demand::Nothing } else { wish(now) };
-    match (STATE.phase.get(), wish == Demand::Record) {
+    let demand = if broken { Demand::Nothing } else { demand(now) };
+    match (STATE.phase.get(), demand == Demand::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
             if let Some(work) = work {
                 if STATE.is_ready() {
@@ -349,7 +349,7 @@ fn ask(now: u64, work: Option<&mut Work>) -> Demand {
         }
         _ => {}
     }
-    wish
+    demand
 }
 
 /// Looks again at queues whose doorbell is held back.

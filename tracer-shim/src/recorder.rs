@@ -63,17 +63,17 @@ impl Heartbeat {
     }
 
     /// The wish of a memory's owner, and the time for which its heartbeat has not changed.
-    fn wish(&self, memory: &SharedMemory, now_ns: u64) -> (Demand, u64) {
+    fn demand(&self, memory: &SharedMemory, now_ns: u64) -> (Demand, u64) {
         let heartbeat = memory.control(control::HEARTBEAT_NS);
         let unchanged_ns = self.unchanged_ns(heartbeat, now_ns);
-        let wish = match unchanged_ns {
+        let demand = match unchanged_ns {
             _ if memory.control(control::RECORD) != 1 => Demand::Nothing,
             _ if heartbeat == 0 => Demand::Later,
             0..HEARTBEAT_TIMEOUT_NS => Demand::Record,
             HEARTBEAT_TIMEOUT_NS..HEARTBEAT_GONE_NS => Demand::Later,
             _ => Demand::Nothing,
         };
-        (wish, unchanged_ns)
+        (demand, unchanged_ns)
     }
 }
 
@@ -235,19 +235,19 @@ fn symbol_frames(mut record: Symbol, name: &[u8]) -> Option<Vec<(u32, Vec<u64>)>
 impl Sink for Recorder {
     fn wanted(&self, now_ns: u64) -> Demand {
         let Some(memory) = self.memory() else { return Demand::Nothing };
-        let (wish, unchanged_ns) = self.heartbeat.wish(&memory, now_ns);
+        let (demand, unchanged_ns) = self.heartbeat.demand(&memory, now_ns);
         let is_read = unchanged_ns < HEARTBEAT_TIMEOUT_NS;
-        if self.read.swap(is_read, Ordering::Relaxed) && !is_read && wish == Demand::Later {
+        if self.read.swap(is_read, Ordering::Relaxed) && !is_read && demand == Demand::Later {
             memory.lost(ShimLoss::UNREAD, 1);
         }
-        wish
+        demand
     }
 
     fn let_go(&self, remains: Remains) -> bool {
         self.disconnect_if(|memory| {
-            let (wish, unchanged_ns) = self.heartbeat.wish(memory, sys::now_ns());
+            let (demand, unchanged_ns) = self.heartbeat.demand(memory, sys::now_ns());
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
-            let goes = (remains == Remains::Nothing || unread) && wish == Demand::Nothing;
+            let goes = (remains == Remains::Nothing || unread) && demand == Demand::Nothing;
             if goes && memory.control(control::STATE) == state::NONE {
                 // Nobody wanted anything since it was connected: a thread that installs finds it gone and can say
                 // nothing into it.
@@ -454,10 +454,14 @@ mod tests {
         };
         assert_eq!(unread(), 0, "nothing was missed");
         let mut looks = (2..).map(|i| recorder.wanted(2 * now + i * LONGEST_LOOK_NS));
-        let first = looks.position(|wish| wish != Demand::Record).expect("at some time");
+        let first = looks.position(|demand| demand != Demand::Record).expect("at some time");
         assert_eq!(first as u64, HEARTBEAT_TIMEOUT_NS / LONGEST_LOOK_NS - 2, "stale");
         assert!(!recorder.let_go(Remains::Nothing), "it may return");
-        assert_eq!(looks.find(|&wish| wish != Demand::Later), Some(Demand::Nothing), "it will not");
+        assert_eq!(
+            looks.find(|&demand| demand != Demand::Later),
+            Some(Demand::Nothing),
+            "it will not"
+        );
         assert_eq!(unread(), 1, "since once");
         set(control::HEARTBEAT_NS, now + 1);
         set(control::RECORD, 0);

@@ -84,6 +84,10 @@ unsafe fn soname<'l>(address: usize, headers: &[libc::Elf64_Phdr]) -> Option<&'l
     let extent = Extent::of(address, headers)?;
     let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
     let at = address.wrapping_add(dynamic.p_vaddr as usize);
+    let is_inside = at >= extent.begin && at < extent.end;
+    if !is_inside || !at.is_multiple_of(align_of::<Dynamic>()) {
+        return None;
+    }
     // SAFETY: the section is a part of the library.
     let entries = unsafe {
         let count = dynamic.p_memsz as usize / size_of::<Dynamic>();

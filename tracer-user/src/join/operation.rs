@@ -212,84 +212,119 @@ impl Operation {
                 counts.incomplete += u64::from(!self.outside);
             }
         }
-        let stream = calls.stream(caller.correlation_id).unwrap_or(0);
-        let node = |handle| inventory.known_agent(handle).map_or(0, |agent| agent.node_id);
-        let record = ActivityRecord {
-            domain: if caller.is_hip() { Domain::HIP_OPS } else { Domain::HSA_OPS },
-            correlation_id: caller.correlation_id,
-            begin_ns: complete.start_ns,
-            end_ns: complete.end_ns,
-            thread_id: tid,
-            ..Default::default()
+        let common = Common {
+            record: ActivityRecord {
+                domain: if caller.is_hip() { Domain::HIP_OPS } else { Domain::HSA_OPS },
+                correlation_id: caller.correlation_id,
+                begin_ns: complete.start_ns,
+                end_ns: complete.end_ns,
+                thread_id: tid,
+                ..Default::default()
+            },
+            process_id: pid,
+            dispatch_id: self.number,
+            enqueue_ns,
+            flags,
+            stream: calls.stream(caller.correlation_id).unwrap_or(0),
+            inventory,
         };
         Some(match work {
-            Work::Dispatch(d) => {
+            Work::Dispatch(dispatch) => {
                 counts.dispatches += 1;
-                let kernel = inventory.kernel(d.kernel_object, d.enqueue_ns);
-                Event::Dispatch(Dispatch {
-                    record: ActivityRecord {
-                        kind: kind::KERNEL,
-                        op: op::DISPATCH,
-                        process_or_device: node(d.agent),
-                        queue_id: d.queue_id,
-                        bytes_or_name: kernel.map_or(0, |k| k.name.into()),
-                        ..record
-                    },
-                    process_id: pid,
-                    demangled: kernel.map_or(0, |k| k.demangled),
-                    kernel_id: kernel.map_or(0, |k| k.id),
-                    dispatch_id: self.number,
-                    enqueue_ns,
-                    grid: d.grid,
-                    workgroup: d.workgroup,
-                    flags,
-                    group_bytes: d.group_bytes,
-                    private_bytes: d.private_bytes,
-                    stream,
-                })
+                Event::Dispatch(common.dispatch(dispatch))
             }
-            Work::Copy(c) => {
+            Work::Copy(copy) => {
                 counts.copies += 1;
-                let is_gpu = |handle| inventory.known_agent(handle).is_some_and(|agent| agent.gpu);
-                let (from, to) = (is_gpu(c.src_agent), is_gpu(c.dst_agent));
-                Event::Copy(Copy {
-                    record: ActivityRecord {
-                        kind: match (from, to) {
-                            (true, true) => kind::COPY_DEVICE_TO_DEVICE,
-                            (true, false) => kind::COPY_DEVICE_TO_HOST,
-                            (false, true) => kind::COPY_HOST_TO_DEVICE,
-                            (false, false) => 0,
-                        },
-                        op: op::COPY,
-                        process_or_device: node(if to { c.dst_agent } else { c.src_agent }),
-                        bytes_or_name: c.size_bytes,
-                        ..record
-                    },
-                    process_id: pid,
-                    src_node: node(c.src_agent),
-                    dst_node: node(c.dst_agent),
-                    flags: flags.into(),
-                    dispatch_id: self.number,
-                    enqueue_ns,
-                    stream,
-                })
+                Event::Copy(common.copy(copy))
             }
-            Work::Barrier(b) => {
+            Work::Barrier(barrier) => {
                 counts.barriers += 1;
-                Event::Barrier(Barrier {
-                    record: ActivityRecord {
-                        kind: kind::MARKER,
-                        op: op::BARRIER,
-                        process_or_device: node(b.agent),
-                        queue_id: b.queue_id,
-                        ..record
-                    },
-                    process_id: pid,
-                    flags: flags.into(),
-                    dispatch_id: self.number,
-                    enqueue_ns,
-                })
+                Event::Barrier(common.barrier(barrier))
             }
         })
+    }
+}
+
+/// The fields that all operations have.
+struct Common<'i> {
+    record: ActivityRecord,
+    process_id: u32,
+    dispatch_id: u64,
+    enqueue_ns: u64,
+    flags: u16,
+    stream: u64,
+    inventory: &'i Inventory,
+}
+
+impl Common<'_> {
+    fn node(&self, agent: u64) -> u32 {
+        self.inventory.known_agent(agent).map_or(0, |agent| agent.node_id)
+    }
+
+    fn dispatch(&self, dispatch: &shim::Dispatch) -> Dispatch {
+        let kernel = self.inventory.kernel(dispatch.kernel_object, dispatch.enqueue_ns);
+        Dispatch {
+            record: ActivityRecord {
+                kind: kind::KERNEL,
+                op: op::DISPATCH,
+                process_or_device: self.node(dispatch.agent),
+                queue_id: dispatch.queue_id,
+                bytes_or_name: kernel.map_or(0, |kernel| kernel.name.into()),
+                ..self.record
+            },
+            process_id: self.process_id,
+            demangled: kernel.map_or(0, |kernel| kernel.demangled),
+            kernel_id: kernel.map_or(0, |kernel| kernel.id),
+            dispatch_id: self.dispatch_id,
+            enqueue_ns: self.enqueue_ns,
+            grid: dispatch.grid,
+            workgroup: dispatch.workgroup,
+            flags: self.flags,
+            group_bytes: dispatch.group_bytes,
+            private_bytes: dispatch.private_bytes,
+            stream: self.stream,
+        }
+    }
+
+    fn copy(&self, copy: &shim::Copy) -> Copy {
+        let is_gpu = |handle| self.inventory.known_agent(handle).is_some_and(|agent| agent.gpu);
+        let (from, to) = (is_gpu(copy.src_agent), is_gpu(copy.dst_agent));
+        Copy {
+            record: ActivityRecord {
+                kind: match (from, to) {
+                    (true, true) => kind::COPY_DEVICE_TO_DEVICE,
+                    (true, false) => kind::COPY_DEVICE_TO_HOST,
+                    (false, true) => kind::COPY_HOST_TO_DEVICE,
+                    (false, false) => 0,
+                },
+                op: op::COPY,
+                process_or_device: self.node(if to { copy.dst_agent } else { copy.src_agent }),
+                bytes_or_name: copy.size_bytes,
+                ..self.record
+            },
+            process_id: self.process_id,
+            src_node: self.node(copy.src_agent),
+            dst_node: self.node(copy.dst_agent),
+            flags: self.flags.into(),
+            dispatch_id: self.dispatch_id,
+            enqueue_ns: self.enqueue_ns,
+            stream: self.stream,
+        }
+    }
+
+    fn barrier(&self, barrier: &shim::Barrier) -> Barrier {
+        Barrier {
+            record: ActivityRecord {
+                kind: kind::MARKER,
+                op: op::BARRIER,
+                process_or_device: self.node(barrier.agent),
+                queue_id: barrier.queue_id,
+                ..self.record
+            },
+            process_id: self.process_id,
+            flags: self.flags.into(),
+            dispatch_id: self.dispatch_id,
+            enqueue_ns: self.enqueue_ns,
+        }
     }
 }

@@ -25,10 +25,10 @@ impl LazyTable {
     pub fn at_first_call(loaded: &LoadedMemory<'_>, getter: u64, pointer: u64) -> Option<Self> {
         let (mut table, mut ways) = (None, Vec::new());
         let (mut next, mut steps) = (Some(BranchChoices::default()), MAX_STEPS);
-        while let Some(way) = next {
+        while let Some(choices) = next {
             let mut memory = loaded.later();
-            let (returned, way, left) = Machine::new(&mut memory, steps).call(getter, way);
-            (next, steps) = (way.next(), left);
+            let (returned, choices, left) = Machine::new(&mut memory, steps).call(getter, choices);
+            (next, steps) = (choices.next(), left);
             let (address, returned) = (memory.word(pointer)?, returned?);
             if address == 0 {
                 // This is the way of later calls, which find the table made.

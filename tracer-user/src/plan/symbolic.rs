@@ -159,7 +159,7 @@ pub(super) struct Machine<'a, 'b> {
     steps: usize,
     /// The sides to take at the branches of the function that is run. Without a way, the processor leaves the function
     /// at its first branch.
-    way: Option<BranchChoices>,
+    choices: Option<BranchChoices>,
     factory: InstructionInfoFactory,
 }
 
@@ -172,7 +172,7 @@ impl<'a, 'b> Machine<'a, 'b> {
             vectors: [[None; 2]; 16],
             calls: Vec::new(),
             steps,
-            way: None,
+            choices: None,
             factory: InstructionInfoFactory::new(),
         }
     }
@@ -183,18 +183,18 @@ impl<'a, 'b> Machine<'a, 'b> {
         self.run_to_end(function);
     }
 
-    /// Runs a function, which takes at each branch the side that `way` says, and runs the functions that it calls as
+    /// Runs a function, which takes at each branch the side that `choices` say, and runs the functions that it calls as
     /// [`Machine::run`] does. Returns the function's result, or none if it did not reach its return; the branches that
     /// it took; and how many steps are left.
     pub fn call(
         mut self,
         function: u64,
-        way: BranchChoices,
+        choices: BranchChoices,
     ) -> (Option<Value>, BranchChoices, usize) {
-        self.way = Some(way);
+        self.choices = Some(choices);
         let returned = self.run_to_end(function);
         let result = returned.then(|| self.register(Register::RAX));
-        (result, self.way.unwrap_or_default(), self.steps)
+        (result, self.choices.unwrap_or_default(), self.steps)
     }
 
     /// Runs the function to its return, or until the next instruction is not known. Returns whether it returned.
@@ -258,7 +258,7 @@ impl<'a, 'b> Machine<'a, 'b> {
 
     /// Whether a branch is taken; `None` if there is no way, as in functions that are called.
     fn decide(&mut self) -> Option<bool> {
-        self.way.as_mut().filter(|_| self.calls.is_empty())?.decide()
+        self.choices.as_mut().filter(|_| self.calls.is_empty())?.decide()
     }
 
     fn is_code(&self, address: u64) -> bool {

@@ -33,15 +33,17 @@ impl<'a> Live<'a> {
 
     /// Follows a stub in the process to be probed; if that does not tell, in the file.
     pub fn follow(&self, stub: Stub) -> Destination {
-        let leads = match &self.process {
+        let destination = match &self.process {
             Some(process) => process.follow(stub.slot),
             None => Destination::Nowhere(
                 "no process has mapped the library, and its file does not tell",
             ),
         };
-        match leads {
-            Destination::Nowhere(_) => self.follow_initial(stub).map_or(leads, Destination::Inside),
-            Destination::Inside(_) | Destination::Outside(_) => leads,
+        match destination {
+            Destination::Nowhere(_) => {
+                self.follow_initial(stub).map_or(destination, Destination::Inside)
+            }
+            Destination::Inside(_) | Destination::Outside(_) => destination,
         }
     }
 

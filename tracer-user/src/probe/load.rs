@@ -18,7 +18,7 @@ use tracer_common::bpf::{
 use tracer_common::loss::BpfLoss;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{ProbeError, means::PlacingInterface, messages, numbers::Numbers, structures, sys};
+use super::{ProbeError, interface::PlacingInterface, messages, numbers::Numbers, structures, sys};
 use crate::{discover::FileId, placing::Placing, privileges};
 
 /// The programs that were built in; empty if none were.
@@ -93,7 +93,7 @@ pub struct Programs {
     rings: Vec<MapHandle>,
     config: Config,
     settings: Settings,
-    pub(super) means: PlacingInterface,
+    pub(super) interface: PlacingInterface,
     numbers: Numbers,
 }
 
@@ -111,10 +111,10 @@ impl Programs {
         let task = Btf::from_vmlinux()
             .and_then(|btf| structures::task(&btf).map(|offsets| (btf, offsets)));
         let (btf, task) = task.map_err(failed("reading the kernel's BTF"))?;
-        let means = PlacingInterface::of(settings.placing)?;
-        privileges::check_placing(means.placing())?;
-        let by_place = means.placing() != Placing::Multi;
-        let stack = match means {
+        let interface = PlacingInterface::of(settings.placing)?;
+        privileges::check_placing(interface.placing())?;
+        let by_place = interface.placing() != Placing::Multi;
+        let stack = match interface {
             PlacingInterface::Multi { sessions: true } => {
                 structures::stack(&btf).map_err(failed("looking for stacks in the kernel's BTF"))?
             }
@@ -136,7 +136,7 @@ impl Programs {
             size(&mut map, cpus as u32, preallocate).map_err(failed("sizing the maps"))?;
         }
         for mut program in open.progs_mut() {
-            let is_used = means.uses(&program.name().to_string_lossy());
+            let is_used = interface.uses(&program.name().to_string_lossy());
             program.set_autoload(is_used);
         }
         if by_place {
@@ -165,7 +165,7 @@ impl Programs {
                 reserved: 0,
             },
             settings,
-            means,
+            interface,
             numbers: Numbers::default(),
         };
         programs.create_rings(cpus).map_err(failed("creating the ring buffers"))?;
@@ -207,7 +207,7 @@ impl Programs {
 
     /// How probes are placed.
     pub fn placing(&self) -> Placing {
-        self.means.placing()
+        self.interface.placing()
     }
 
     /// How many instructions the kernel verified to load each program, by the program's name; 0 if it does not say
@@ -253,7 +253,7 @@ impl Programs {
         capture: Capture,
     ) -> Result<Cookie, ProbeError> {
         let word = capture.to_u64().to_ne_bytes();
-        let (map, key, index) = match self.means.placing() {
+        let (map, key, index) = match self.interface.placing() {
             Placing::Multi => {
                 let index = self.numbers.of_capture(capture);
                 ("CAPTURES", index.to_ne_bytes().to_vec(), index)

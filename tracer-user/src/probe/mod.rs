@@ -7,10 +7,10 @@
 //! the links are removed in the other order.
 
 mod events;
+mod interface;
 mod load;
 #[cfg(feature = "bpf-log")]
 mod log;
-mod means;
 mod messages;
 mod numbers;
 mod place;

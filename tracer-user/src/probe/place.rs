@@ -14,7 +14,7 @@ use tracer_common::bpf::{Capture, Cookie};
 use super::{
     ProbeError, Programs,
     events::{Event, Wanted},
-    means::PlacingInterface,
+    interface::PlacingInterface,
 };
 use crate::{discover::FileId, program};
 
@@ -166,17 +166,17 @@ impl From<u32> for ProbeOwner {
 
 /// A file whose functions are probed in a process.
 struct Probed {
-    whose: ProbeOwner,
+    owner: ProbeOwner,
     /// Opened with `O_PATH`: whatever the file is, that has no effect.
     file: OwnedFd,
     id: FileId,
 }
 
 impl Probed {
-    fn open(whose: ProbeOwner, path: &Path) -> Result<Self, rustix::io::Errno> {
+    fn open(owner: ProbeOwner, path: &Path) -> Result<Self, rustix::io::Errno> {
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let id = FileId::from(&fstat(&file)?);
-        Ok(Self { whose, file, id })
+        Ok(Self { owner, file, id })
     }
 
     /// The path by which the kernel finds the file: libbpf's crate takes no path that is not text.
@@ -207,16 +207,16 @@ impl Programs {
     /// When the kernel refuses; nothing stays attached.
     pub fn attach(
         &self,
-        whose: impl Into<ProbeOwner>,
+        owner: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let whose = whose.into();
-        if !matches!(self.means, PlacingInterface::Multi { sessions: true }) {
-            return self.attach_pair([Program::Entry, Program::Return], whose, path, sites);
+        let owner = owner.into();
+        if !matches!(self.interface, PlacingInterface::Multi { sessions: true }) {
+            return self.attach_pair([Program::Entry, Program::Return], owner, path, sites);
         }
         let all: Vec<&Site> = sites.iter().collect();
-        let placed = self.attach_sites(Program::Call, whose, path, &all)?;
+        let placed = self.attach_sites(Program::Call, owner, path, &all)?;
         Ok(Attachment { entries: Vec::new(), returns: Vec::from_iter(placed) })
     }
 
@@ -224,15 +224,15 @@ impl Programs {
     fn attach_pair(
         &self,
         [enter, exit]: [Program; 2],
-        whose: ProbeOwner,
+        owner: ProbeOwner,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
         let all: Vec<&Site> = sites.iter().collect();
         let returning: Vec<&Site> =
             sites.iter().filter(|site| site.capture.entry_only == 0).collect();
-        let returns = Vec::from_iter(self.attach_sites(exit, whose, path, &returning)?);
-        let entries = Vec::from_iter(self.attach_sites(enter, whose, path, &all)?);
+        let returns = Vec::from_iter(self.attach_sites(exit, owner, path, &returning)?);
+        let entries = Vec::from_iter(self.attach_sites(enter, owner, path, &all)?);
         Ok(Attachment { entries, returns })
     }
 
@@ -243,11 +243,11 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_floor(
         &self,
-        whose: impl Into<ProbeOwner>,
+        owner: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        self.attach_pair([Program::FloorEntry, Program::FloorReturn], whose.into(), path, sites)
+        self.attach_pair([Program::FloorEntry, Program::FloorReturn], owner.into(), path, sites)
     }
 
     /// Probes the shim's dispatch site at `file_offset` of the file at `path`.
@@ -257,7 +257,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_dispatch_site(
         &self,
-        whose: impl Into<ProbeOwner>,
+        owner: impl Into<ProbeOwner>,
         path: &Path,
         file_offset: u64,
     ) -> Result<Attachment, ProbeError> {
@@ -266,7 +266,7 @@ impl Programs {
             file_offset,
             capture: Capture::default(),
         };
-        let placed = self.attach_sites(Program::Dispatch, whose.into(), path, &[&site])?;
+        let placed = self.attach_sites(Program::Dispatch, owner.into(), path, &[&site])?;
         Ok(Attachment { entries: Vec::from_iter(placed), returns: Vec::new() })
     }
 
@@ -278,15 +278,15 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_doorbells(
         &self,
-        whose: impl Into<ProbeOwner>,
+        owner: impl Into<ProbeOwner>,
         path: &Path,
         doorbells: &[Site],
         ends: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let whose = whose.into();
+        let owner = owner.into();
         let attach = |program, sites: &[Site]| {
             let sites: Vec<&Site> = sites.iter().collect();
-            self.attach_sites(program, whose, path, &sites)
+            self.attach_sites(program, owner, path, &sites)
         };
         let placed = [attach(Program::Doorbell, doorbells)?, attach(Program::SignalEnd, ends)?];
         let entries = placed.into_iter().flatten().collect();
@@ -301,19 +301,19 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_loader(
         &self,
-        whose: impl Into<ProbeOwner>,
+        owner: impl Into<ProbeOwner>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
         let sites: Vec<&Site> = sites.iter().collect();
-        let placed = self.attach_sites(Program::LibrariesChange, whose.into(), path, &sites)?;
+        let placed = self.attach_sites(Program::LibrariesChange, owner.into(), path, &sites)?;
         Ok(Attachment { entries: Vec::from_iter(placed), returns: Vec::new() })
     }
 
     fn attach_sites(
         &self,
         program: Program,
-        whose: ProbeOwner,
+        owner: ProbeOwner,
         path: &Path,
         sites: &[&Site],
     ) -> Result<Option<Placed>, ProbeError> {
@@ -322,21 +322,21 @@ impl Programs {
         }
         let failed = |cause| ProbeError::Attach {
             path: path.to_owned(),
-            pid: whose.pid(),
+            pid: owner.pid(),
             count: sites.len(),
             what: program.to_string(),
             cause,
         };
         let probed =
-            Probed::open(whose, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
+            Probed::open(owner, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
         // In another PID namespace the kernel knows processes by other numbers than roctap does.
-        let own = match self.means {
+        let own = match self.interface {
             _ if !program::in_initial_pid_namespace() => Cookie::ANY,
             PlacingInterface::Event(_) => {
-                self.track(whose.pid())?;
+                self.track(owner.pid())?;
                 Cookie::TRACED
             }
-            PlacingInterface::Multi { .. } => whose.pid(),
+            PlacingInterface::Multi { .. } => owner.pid(),
         };
         let cookie = |site: &&Site| match program.captures() {
             true => self.cookie(own, probed.id, site.file_offset, site.capture),
@@ -355,7 +355,7 @@ impl Programs {
     ) -> libbpf_rs::Result<Placed> {
         let program = self.program(which.name());
         let retprobe = which.is_return();
-        match &self.means {
+        match &self.interface {
             PlacingInterface::Multi { .. } => {
                 let options = UprobeMultiOpts {
                     offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
@@ -364,7 +364,7 @@ impl Programs {
                     session: which == Program::Call,
                     ..Default::default()
                 };
-                let (pid, path) = (probed.whose.told(), probed.path());
+                let (pid, path) = (probed.owner.told(), probed.path());
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
                 Ok(link.into())
             }
@@ -378,7 +378,7 @@ impl Programs {
                     // All sites have the same cookie: it identifies the file.
                     cookie: cookies.first().copied().unwrap_or_default(),
                 };
-                let (part, event) = events.part_in(wanted, probed.whose.told())?;
+                let (part, event) = events.part_in(wanted, probed.owner.told())?;
                 Ok(Placed::Member { _part: part, _event: event })
             }
         }

@@ -41,13 +41,13 @@ const WRITERS: u64 = 256;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{} {name} leaves {left}, and the shim takes an eighth of that at most, but needs {needed}; raise it{} or record from outside (--gpu uprobes)",
-    whose.0,
-    whose.1,
+    owner.0,
+    owner.1,
     left = shown(*left, unit),
     needed = shown(*needed, unit)
 )]
 pub struct TightLimit {
-    whose: LimitOwner,
+    owner: LimitOwner,
     name: &'static str,
     unit: &'static str,
     left: u64,
@@ -67,7 +67,7 @@ fn shown(count: u64, unit: &str) -> String {
 /// The part of a limit that is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Left {
-    whose: LimitOwner,
+    owner: LimitOwner,
     name: &'static str,
     unit: &'static str,
     left: u64,
@@ -88,8 +88,8 @@ enum Rings {
 
 impl Left {
     fn tight(self, needed: u64) -> TightLimit {
-        let Self { whose, name, unit, left, .. } = self;
-        TightLimit { whose, name, unit, left, needed }
+        let Self { owner, name, unit, left, .. } = self;
+        TightLimit { owner, name, unit, left, needed }
     }
 }
 
@@ -148,18 +148,18 @@ fn limits(pid: u32) -> procfs::ProcResult<Vec<Left>> {
         LimitValue::Value(limit) => Some(limit.saturating_sub(open())),
     };
     let of = |name, left: Option<u64>, needed, rings| {
-        left.map(|left| Left { whose: OF_PROCESS, name, unit: "MiB", left, needed, rings })
+        left.map(|left| Left { owner: OF_PROCESS, name, unit: "MiB", left, needed, rings })
     };
     let of_group = |(name, left), unit, needed, rings| Left {
-        whose: OF_GROUP,
+        owner: OF_GROUP,
         name,
         unit,
         left,
         needed,
         rings,
     };
-    let counted = |whose, name, left: Option<u64>, needed| {
-        left.map(|left| Left { whose, name, unit: "", left, needed, rings: Rings::None })
+    let counted = |owner, name, left: Option<u64>, needed| {
+        left.map(|left| Left { owner, name, unit: "", left, needed, rings: Rings::None })
     };
     let writers = Rings::Written(status.threads.max(WRITERS));
     let all = [
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     const SPACE: Left = Left {
-        whose: OF_PROCESS,
+        owner: OF_PROCESS,
         name: "RLIMIT_AS",
         unit: "MiB",
         left: 2600 << 20,
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn rings_that_may_be_written_count_for_the_memory_of_a_group() {
         let of = |left| Left {
-            whose: OF_GROUP,
+            owner: OF_GROUP,
             name: "memory.max",
             left,
             needed: WRITTEN,

@@ -62,11 +62,7 @@ pub struct KnownFlaky {
 }
 
 /// Who finds another one mends it with the next change, or adds it here.
-pub const KNOWN_FLAKY: &[KnownFlaky] = &[
-    KnownFlaky { test: "rocm_every_call_of_threads", since: "2026-11-29", cause: STREAMS },
-    KnownFlaky { test: "rocm_policies_of_buffers_of_calls", since: "2026-11-29", cause: STREAMS },
-];
-const STREAMS: &str = "HIP 5.2.3 crashes now and then where streams are destroyed and calls are registered (docs/decisions/0033)";
+pub const KNOWN_FLAKY: &[KnownFlaky] = &[];
 
 /// Whether a test may be run again.
 pub fn may_run_again(test: &Test) -> bool {

@@ -1,7 +1,7 @@
 //! Buffers that are full, and callbacks of buffers that are slow or never return.
 
 use crate::kinds::{HIP, KERNELS, RETIREMENTS};
-use crate::scene::scene;
+use crate::scene::{arguments, scene};
 
 /// A slow callback: LOSSLESS loses nothing, and with DISCARD what was delivered and what was dropped is all.
 #[test]
@@ -58,7 +58,9 @@ fn rocm_a_tool_that_is_stuck_beside_one_that_is_not() {
     let Some(scene) = scene() else { return };
     let mut command = scene.command("HSA_TOOLS_LIB", &scene.apps.join("storm"));
     let tools = ["libstuck.so", "libwatches.so"].map(|name| scene.file(name).display().to_string());
-    command.args(["2", "2", "2000"]).env("ROCP_TOOL_LIBRARIES", tools.join(":"));
+    command
+        .args(arguments("storm", &["2", "2", "2000"]))
+        .env("ROCP_TOOL_LIBRARIES", tools.join(":"));
     let kinds = format!("{KERNELS},{RETIREMENTS}");
     command.envs([("WATCH_THREAD", "1"), ("WATCH_KINDS", &*kinds)]);
     let output = scene.there(command).output().expect("it runs");

@@ -36,10 +36,10 @@ fn rocm_kernels_are_those_of_their_threads() {
         threads.entry(kernel.kernel).or_default().insert(kernel.thread);
     }
     let storm = names.iter().filter(|(name, _)| name.starts_with("storm_t"));
-    assert!(
-        storm.clone().count() == 8 && storm.clone().all(|(_, &count)| count == 1200),
-        "{names:?}"
-    );
+    let threads_of_storm = crate::scene::threads(8);
+    let each = 8 * 1200 / threads_of_storm;
+    assert_eq!(storm.clone().count(), threads_of_storm, "{names:?}");
+    assert!(storm.clone().all(|(_, &count)| count == each), "{names:?}");
     let launchers: BTreeSet<&BTreeSet<u64>> = threads.values().collect();
     assert!(launchers.iter().all(|threads| threads.len() == 1), "{threads:?}");
 }

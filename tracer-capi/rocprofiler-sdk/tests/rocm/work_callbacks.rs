@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::kinds::{COPIES, HIP, KERNELS, KERNELS_TOLD, RETIREMENTS, WORK_TOLD};
-use crate::scene::{LOADERS, PROGRAMS, scene};
+use crate::scene::{LOADERS, PROGRAMS, arguments, scene};
 
 #[test]
 fn rocm_callbacks_of_every_kernel_and_copy() {
@@ -94,7 +94,9 @@ fn rocm_a_callback_of_work_that_is_stuck() {
     let Some(scene) = scene() else { return };
     let mut command = scene.command("HSA_TOOLS_LIB", &scene.apps.join("storm"));
     let tools = ["libstuck.so", "libwatches.so"].map(|name| scene.file(name).display().to_string());
-    command.args(["2", "2", "2000"]).env("ROCP_TOOL_LIBRARIES", tools.join(":"));
+    command
+        .args(arguments("storm", &["2", "2", "2000"]))
+        .env("ROCP_TOOL_LIBRARIES", tools.join(":"));
     let words = [("WATCH_KINDS", ""), ("WATCH_CALLBACKS", KERNELS_TOLD), ("WATCH_OPERATION", "2")];
     command.envs(words);
     let output = scene.there(command).output().expect("it runs");

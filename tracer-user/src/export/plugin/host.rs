@@ -91,11 +91,11 @@ fn feed(
     launched.sort();
     let plugin = Plugin::load(plugin)?;
     // After the plugin was loaded, which may have loaded HIP.
-    let mut feeding = RecordFeed::new(&plugin, &tables, &launched);
+    let mut feed = RecordFeed::new(&plugin, &tables, &launched);
     let fed = trace
-        .for_each_event(|event| if is_its(event) { feeding.event(event) } else { Ok(()) })
-        .and_then(|_| feeding.hand_work_over());
-    let RecordFeed { events, unnumbered, .. } = feeding;
+        .for_each_event(|event| if is_its(event) { feed.event(event) } else { Ok(()) })
+        .and_then(|_| feed.hand_work_over());
+    let RecordFeed { events, unnumbered, .. } = feed;
     if let Err(error) = &fed {
         // Before the plugin is finalized: it may never return from that.
         shown::say(&error.to_string());

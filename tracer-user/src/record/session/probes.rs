@@ -14,7 +14,7 @@ use crate::{
     shim::BackupReader,
 };
 
-fn whose(subject: &Subject) -> ProbeOwner {
+fn owner(subject: &Subject) -> ProbeOwner {
     match subject.has_outlived_its_first_thread() {
         false => ProbeOwner::Process(subject.pid()),
         true => ProbeOwner::Outlived(subject.pid()),
@@ -87,7 +87,7 @@ impl Probes {
         planned.check()?;
         self.programs.set_phase(phase::ATTACHING)?;
         let placed = subject.by_number(|_| {
-            let placed = self.programs.attach(whose(subject), &planned.file.path(), &sites)?;
+            let placed = self.programs.attach(owner(subject), &planned.file.path(), &sites)?;
             planned.check()?;
             anyhow::Ok(placed)
         });
@@ -103,7 +103,7 @@ impl Probes {
         offset: u64,
     ) -> anyhow::Result<Attachment> {
         subject
-            .by_number(|_| Ok(self.programs.attach_dispatch_site(whose(subject), file, offset)?))
+            .by_number(|_| Ok(self.programs.attach_dispatch_site(owner(subject), file, offset)?))
     }
 
     /// Probes where a process rings doorbells.
@@ -115,7 +115,7 @@ impl Probes {
         let Doorbells { file, stores, ends, .. } = doorbells;
         subject.by_number(|_| {
             let placed =
-                self.programs.attach_doorbells(whose(subject), &file.path(), stores, ends)?;
+                self.programs.attach_doorbells(owner(subject), &file.path(), stores, ends)?;
             file.check()?;
             Ok(placed)
         })
@@ -131,7 +131,7 @@ impl Probes {
         let sites: Vec<Site> = loader.calls.iter().map(site).collect();
         subject.by_number(|_| {
             let placed =
-                self.programs.attach_loader(whose(subject), &loader.file.path(), &sites)?;
+                self.programs.attach_loader(owner(subject), &loader.file.path(), &sites)?;
             loader.file.check()?;
             Ok(placed)
         })

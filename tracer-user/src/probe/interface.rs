@@ -25,11 +25,11 @@ impl PlacingInterface {
     pub fn of(placing: Option<Placing>) -> Result<Self, ProbeError> {
         let best = if sys::has_uprobe_multi() { Placing::Multi } else { Placing::Event };
         let placing = placing.unwrap_or(best);
-        let means = match placing {
+        let interface = match placing {
             Placing::Multi => Self::multi(),
             Placing::Event => Self::event(),
         };
-        means.map_err(|cause| ProbeError::Placing { placing, cause })
+        interface.map_err(|cause| ProbeError::Placing { placing, cause })
     }
 
     fn multi() -> io::Result<Self> {
