@@ -54,6 +54,19 @@ fn rocm_streams_the_null_stream_is_told() {
     }
 }
 
+/// A stream that has done its work is destroyed.
+#[test]
+fn rocm_streams_that_are_destroyed_are_told() {
+    let Some(scene) = scene() else { return };
+    for (program, arguments) in [("copies", &["512"][..]), ("graph", &["20"])] {
+        let words = [("WATCH_CALLBACKS", STREAMS)];
+        let outcome = scene.run("LD_PRELOAD", program, arguments, &words);
+        let (made, destroyed) = (ids(&outcome, CREATE), ids(&outcome, DESTROY));
+        assert_eq!(made, destroyed, "{program}");
+        assert_eq!(made.len() as u64, outcome.counts["hipStreamCreate"], "{program}");
+    }
+}
+
 /// Streams of many threads: each has an id of its own from when it is made until it is destroyed. Nobody has the
 /// correlation id of a call of which the stream alone is told: kernels have ids of their own.
 #[test]
