@@ -10,7 +10,9 @@ use super::{elf::Image, planned::PlannedFile};
 use crate::foreign::Map;
 
 /// The most files whose names are kept; a process maps some hundred. If there are more, all are read again.
-const MOST_KEPT: usize = 16 << 10;
+const MOST_KEPT: usize = 4 << 10;
+/// The most bytes of a name: those of a file's name.
+const MAX_NAME: usize = 255;
 
 /// A file, as the list of mappings tells it: reading that is cheap, and looking at the file is not.
 type Key = ((u32, u32), u64, PathBuf);
@@ -22,12 +24,14 @@ static KEPT: Mutex<BTreeMap<Key, Option<String>>> = Mutex::new(BTreeMap::new());
 /// be read.
 pub(super) fn of(map: &Map<'_>, open: impl FnOnce() -> Option<PlannedFile>) -> Option<String> {
     let key = (map.device, map.inode, map.path?.to_owned());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.get(&key) {
+    // Not while the file is read, which can take long.
+    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept().get(&key) {
         return known.clone();
     }
     let links = Image::open(&open()?.path()).and_then(|image| image.links());
-    let soname = links.ok().and_then(|links| links.soname);
+    let soname = links.ok().and_then(|links| links.soname).filter(|name| name.len() <= MAX_NAME);
+    let mut kept = kept();
     if kept.len() >= MOST_KEPT {
         kept.clear();
     }
