@@ -1,5 +1,5 @@
-// For LD_AUDIT: has the dynamic linker wait, when it has mapped a HIP runtime and relocates it, until somebody has
-// placed a probe in that: its code in memory is not the file's any more.
+// For LD_AUDIT: has the dynamic linker wait, when it has mapped the first library that the program loads and relocates
+// it, until somebody has placed a probe in that: its code in memory is not the file's any more.
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>
@@ -9,18 +9,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct link_map* runtime;
+static int runs;
+static struct link_map *library, *waiting;
 
 unsigned la_version(unsigned version) { return version; }
 
+// The program is about to begin.
+void la_preinit(uintptr_t* cookie) { runs = 1; }
+
 unsigned la_objopen(struct link_map* map, Lmid_t space, uintptr_t* cookie) {
-  if (!strstr(map->l_name, "libamdhip64")) return 0;
-  runtime = map;
+  // Those that it needs follow.
+  if (!runs || library) return 0;
+  library = waiting = map;
   return LA_FLG_BINDTO | LA_FLG_BINDFROM;
 }
 
 static void wait_for_a_probe(void) {
-  int file = open(runtime->l_name, O_RDONLY | O_CLOEXEC);
+  int file = open(library->l_name, O_RDONLY | O_CLOEXEC);
   struct stat about;
   if (file < 0 || fstat(file, &about)) return;
   // Read, since a probe is in all that maps the file.
@@ -32,14 +37,14 @@ static void wait_for_a_probe(void) {
   const ElfW(Phdr)* segment = (const void*)(bytes + header->e_phoff);
   for (int i = 0; i < header->e_phnum; i++, segment++) {
     if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
-    const char* code = (const char*)runtime->l_addr + segment->p_vaddr;
+    const char* code = (const char*)library->l_addr + segment->p_vaddr;
     while (!memcmp(code, bytes + segment->p_offset, segment->p_filesz)) usleep(1000);
   }
   free(bytes);
 }
 
 uintptr_t la_symbind64(ElfW(Sym)* symbol, unsigned index, uintptr_t* from, uintptr_t* to, unsigned* flags, const char* name) {
-  if (runtime) wait_for_a_probe();
-  runtime = NULL;
+  if (waiting) wait_for_a_probe();
+  waiting = NULL;
   return symbol->st_value;
 }
