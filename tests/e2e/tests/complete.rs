@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead as _, Read as _, Write as _},
     path::PathBuf,
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -215,18 +215,23 @@ fn root_a_library_that_comes_late() {
     }
 }
 
+/// Attaches with these options to a program that loads a runtime only then: what became of the program, and of roctap.
+fn attach_before_library(scene: &Scene, program: &mut Command, options: &[&str]) -> [Ran; 2] {
+    let mut running = Running::start(program.stdin(Stdio::piped()));
+    let mut record = scene.record(&["-p", &running.pid().to_string()]);
+    let recording = record.args(options).spawn().expect("start");
+    scene.wait_for_trace("it is attached to", |trace| !trace.tables().processes.is_empty());
+    running.child.stdin.take().expect("piped").write_all(b"\n").expect("written");
+    let ran = running.ended().expect(0);
+    [ran, interrupt(recording).expect(0)]
+}
+
 fn library_comes_late(name: &str, in_memory: bool) {
     let scene = Scene::default();
     let mut program = scene.command(app("late_library"));
     program.arg(own_runtime(&scene, name)).env("LD_AUDIT", app("liblate_audit.so"));
-    program.stdin(Stdio::piped()).envs(in_memory.then_some(("MEMORY", "1")));
-    let mut running = Running::start(&mut program);
-    let pid = running.pid().to_string();
-    let recording = scene.record(&["-p", &pid, "--gpu=off"]).spawn().expect("start");
-    scene.wait_for_trace("it is attached to", |trace| !trace.tables().processes.is_empty());
-    running.child.stdin.take().expect("piped").write_all(b"\n").expect("written");
-    let ran = running.ended().expect(0);
-    let recorded = interrupt(recording).expect(0);
+    program.envs(in_memory.then_some(("MEMORY", "1")));
+    let [ran, recorded] = attach_before_library(&scene, &mut program, &["--gpu=off"]);
     recorded.complains(&["nothing was lost"]);
     assert!(!recorded.stderr.contains("earlier calls"), "{recorded:#?}");
     let trace = scene.trace();
@@ -251,15 +256,9 @@ fn root_a_library_that_comes_at_once() {
 #[test]
 fn root_a_runtime_in_a_file_of_another_name() {
     let scene = Scene::default();
-    let library = own_runtime(&scene, "gpu_backend.bin");
     let mut program = scene.command(app("late_library"));
-    let mut running = Running::start(program.arg(library).stdin(Stdio::piped()));
-    let pid = running.pid().to_string();
-    let recording = scene.record(&["-p", &pid]).spawn().expect("start");
-    scene.wait_for_trace("it is attached to", |trace| !trace.tables().processes.is_empty());
-    running.child.stdin.take().expect("piped").write_all(b"\n").expect("written");
-    let ran = running.ended().expect(0);
-    let recorded = interrupt(recording).expect(0);
+    program.arg(own_runtime(&scene, "gpu_backend.bin"));
+    let [ran, recorded] = attach_before_library(&scene, &mut program, &[]);
     let trace = scene.trace();
     if !recorded.stderr.contains("earlier calls are not in the trace") {
         trace.expect_complete();
