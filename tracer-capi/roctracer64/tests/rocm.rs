@@ -94,18 +94,9 @@ const PROGRAMS: [(&str, &[&str]); 4] =
 /// Arguments of `storm`: threads, streams, launches.
 const STORM: &[&str] = &["8", "4", "300"];
 
-/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
-const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
-/// `storm` destroys no streams: HIP 5.2.3 may crash where it does and calls are registered (docs/decisions/0033).
-const KEEP_STREAMS: (&str, &str) = ("KEEP_STREAMS", "1");
-
 fn number(word: &str) -> u64 {
     word.parse().expect("a number")
 }
-
-/// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
-const OF_THE_RUNTIME: &str =
-    "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
 
 impl Scene {
     /// Where programs find the emulated GPU and the library.
@@ -138,12 +129,11 @@ impl Scene {
         succeed(compiler.arg("-lhsa-runtime64")).expect("the client");
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.libraries()).env("WORK_MODULES", &self.apps);
-        let environment =
-            [BEYOND_DOORBELL, KEEP_STREAMS].into_iter().chain(environment.iter().copied());
-        command.envs(environment);
+        command.envs(clients::environment(self.inside.as_deref()));
+        command.envs(environment.iter().copied());
         let output = self.there(command).output().expect("it runs");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
+        let is_quiet = clients::is_quiet(&said);
         assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
     }
 
@@ -198,7 +188,7 @@ impl Scene {
         command.env("LD_LIBRARY_PATH", self.libraries()).env("LD_PRELOAD", &self.watcher);
         command.env("WATCH", mode).env("WATCH_OUT", self.file("told"));
         command.env("WATCH_GO", self.file("go")).env("EMUGPU_LOG", self.file("truth"));
-        command.envs([BEYOND_DOORBELL, KEEP_STREAMS]);
+        command.envs(clients::environment(self.inside.as_deref()));
         command
     }
 

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use capi_build::ROCPROFILER_SDK_ROCTX;
-use capi_build::clients::Clients;
+use capi_build::clients::{self, Clients};
 use emulated_gpu::truth;
 
 use crate::expectations::is_near;
@@ -15,7 +15,7 @@ use crate::kinds::{
     CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX, SCRATCH, SCRATCH_TOLD, number,
 };
 use crate::outcome::Outcome;
-use crate::scene::{OF_THE_RUNTIME, OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
+use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
 use crate::scratch::{DISPATCHES, expect_told};
 
 /// A running program, and `roctap` to put a tool into it.
@@ -136,8 +136,7 @@ impl Late {
         let mut errors = String::new();
         let stderr = self.program.stderr.as_mut().expect("piped");
         stderr.read_to_string(&mut errors).expect("text");
-        let is_quiet = errors.lines().all(|line| line == OF_THE_RUNTIME);
-        assert!(is_quiet, "what the library says is for roctap: {errors}");
+        assert!(clients::is_quiet(&errors), "what the library says is for roctap: {errors}");
         truth::read(&self.scene.file("truth")).expect("what the GPU did")
     }
 }

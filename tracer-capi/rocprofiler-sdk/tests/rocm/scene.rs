@@ -28,13 +28,6 @@ pub const PROGRAMS: [(&str, &[&str]); 5] = [
     ("module", &[]),
     ("storm", &["8", "4", "300"]),
 ];
-/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
-const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
-/// `storm` destroys no streams: HIP 5.2.3 may crash where it does and calls are registered (docs/decisions/0033).
-const KEEP_STREAMS: (&str, &str) = ("KEEP_STREAMS", "1");
-/// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
-pub const OF_THE_RUNTIME: &str =
-    "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
 
 /// As many threads as a test's `storm` has: HIP of 7.2 crashes programs that launch and copy on several, also untraced.
 pub fn threads(many: usize) -> usize {
@@ -108,8 +101,7 @@ impl Scene {
             _ => command.env(loader, self.clients.library()).env("ROCP_TOOL_LIBRARIES", &self.tool),
         };
         command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
-        command.envs([BEYOND_DOORBELL]);
-        command.envs(self.inside.is_none().then_some(KEEP_STREAMS));
+        command.envs(clients::environment(self.inside.as_deref()));
         command
     }
 
@@ -152,10 +144,11 @@ impl Scene {
     pub fn run_client(&self, name: &str) {
         let mut command = Command::new(self.compile_client(name));
         let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
-        command.env("LD_LIBRARY_PATH", libraries).envs([BEYOND_DOORBELL]);
+        command.env("LD_LIBRARY_PATH", libraries);
+        command.envs(clients::environment(self.inside.as_deref()));
         let output = self.there(command).output().expect("it runs");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
+        let is_quiet = clients::is_quiet(&said);
         assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
     }
 
@@ -178,8 +171,7 @@ impl Scene {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
-        let is_quiet = errors.lines().all(|line| line == OF_THE_RUNTIME);
-        assert!(is_quiet, "{command:?}: {errors}");
+        assert!(clients::is_quiet(&errors), "{command:?}: {errors}");
         let count = |line: &str| {
             let (function, count) = line.strip_prefix("count ")?.split_once(' ')?;
             Some((function.to_owned(), count.parse().expect("a number")))

@@ -15,10 +15,6 @@ use tempfile::TempDir;
 
 /// How the tool comes into a program.
 pub const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
-/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
-const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
-/// `storm` destroys no streams: HIP 5.2.3 may crash where it does and calls are registered (docs/decisions/0033).
-const KEEP_STREAMS: (&str, &str) = ("KEEP_STREAMS", "1");
 
 /// What `cargo xtask test` has built, and the tool as users have it.
 pub struct Scene {
@@ -99,7 +95,7 @@ impl Scene {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", libraries).env(loader, self.installed(&TOOL));
         command.env("ROCP_OUTPUT_DIR", self.path("out")).env("EMUGPU_LOG", self.path("truth"));
-        command.env("MODULES", &self.apps).envs([BEYOND_DOORBELL, KEEP_STREAMS]);
+        command.env("MODULES", &self.apps).envs(clients::environment(self.inside.as_deref()));
         command
     }
 
