@@ -46,10 +46,11 @@ const SHORTENED: [u64; 18] =
 const SHORTENED_WITH: [(u64, usize, u64); 3] = [(45, 3, 0x100), (47, 2, 0x100), (426, 1, !0)];
 
 /// The threads of process `pid` that can be stopped, the best first: those without seccomp filters before others.
-pub fn of(pid: u32) -> Vec<Candidate> {
+pub fn of(pid: u32) -> impl Iterator<Item = Candidate> {
     let mut found: Vec<_> = ranked(pid).filter(|(rank, _)| !is_shortened(*rank)).collect();
     found.sort_by_key(|(rank, _)| *rank);
-    found.into_iter().map(|(_, candidate)| candidate).collect()
+    let candidates = found.into_iter().map(|(_, candidate)| candidate);
+    candidates.filter(move |candidate| may_clone(pid, candidate.tid))
 }
 
 /// Whether all threads of process `pid` that could be stopped move data in system calls, which would return short.
@@ -76,7 +77,7 @@ fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
     threads(pid).into_iter().take(MAX_THREADS).filter_map(move |tid| {
         let status = of_thread(pid, tid, "status")?;
         let (inside, state) = of_status(&status)?;
-        let usable = matches!(state, 'R' | 'S') && !is_ours(&status) && may_clone(pid, tid);
+        let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
         let call = of_thread(pid, tid, "syscall")?;
         let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
         let rank = (is_confined(&status), disturbance);
@@ -206,6 +207,6 @@ mod tests {
     #[test]
     fn our_own_threads_are_found() {
         let own = std::process::id();
-        assert!(of(own).iter().any(|candidate| candidate.tid == own));
+        assert!(of(own).any(|candidate| candidate.tid == own));
     }
 }

@@ -430,7 +430,7 @@ mod tests {
         let looked_at = Feasible::look(&process).unwrap();
         input.write_all(b"go\nback\n").unwrap();
         hears(b"back\n");
-        let candidate = candidates::of(process.pid())[0];
+        let candidate = candidates::of(process.pid()).next().unwrap();
         // Zero bytes: the kernel would refuse to unmap them, if it were asked.
         let nothing = Task::Unmap(0, 0);
         let on_thread = || on_thread(&process, &looked_at, &nothing, candidate).unwrap_err();
