@@ -259,14 +259,15 @@ impl Buffer {
             return self.refuse();
         }
         let uses = Uses::begin();
+        let lane = uses.lane();
         let written = if self.is_ended.load(Ordering::Relaxed) {
             self.refuse()
-        } else if self.write_into_open(uses.lane(), record) {
+        } else if self.write_into_open(lane, record) {
             Written::Taken
         } else if uses.are_nested {
             self.refuse()
         } else {
-            self.write_with_lock(uses.lane(), record, otherwise)
+            self.write_with_lock(lane, record, otherwise)
         };
         if !uses.are_nested && self.is_wanted.load(Ordering::Relaxed) {
             drop(self.hand_over(self.lock()));

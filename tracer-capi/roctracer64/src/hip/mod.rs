@@ -17,6 +17,7 @@ use roctracer::error::Error;
 use roctracer::timestamp_ns;
 use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
+use tracer_hooks::calls;
 
 use crate::call_record;
 use crate::enabled::TRACER;
@@ -45,11 +46,12 @@ impl Client for Calls {
     const CALLS: OfThreads<OpenCall<open::Begin>> = open::TOLD;
 
     fn is_reported_by_tables(op: u32) -> bool {
-        tables::report(op)
+        tables::is_in_call(op)
     }
 
     fn begin(op: u32) -> Option<Self::Begin> {
-        tables::follow_made();
+        // HIP has made its tables by now.
+        calls::follow_hip();
         // Reading the time takes longer than everything else.
         let begin_ns = TRACER.activity(Domain::HIP_API, op).map(|_| timestamp_ns());
         let is_wanted = begin_ns.is_some() || TRACER.callback(Domain::HIP_API, op).is_some();

@@ -16,8 +16,7 @@ use tracer_common::activity::Domain;
 use tracer_common::calls::{self as shim_calls, Call};
 use tracer_common::hip_functions::SLOTS;
 use tracer_common::slots;
-use tracer_hooks::calls;
-use tracer_hooks::contained;
+use tracer_hooks::{calls, contained};
 
 use super::data::{Argument, Data, arguments};
 use super::open::IN_TABLES;
@@ -104,13 +103,8 @@ pub fn begin() {
 
 /// Whether a call that HIP reports has passed through a function of ours, which reports it, too. A thread may have come
 /// past its entry before our function was there: so HIP is asked as well.
-pub fn report(op: u32) -> bool {
+pub fn is_in_call(op: u32) -> bool {
     IN_TABLES.innermost().is_some_and(|call| call.kept.is_of(op))
-}
-
-/// HIP reports a call that has passed through none: it has made its tables by now.
-pub fn follow_made() {
-    calls::follow_hip();
 }
 
 /// Whether a function uses graphs, and HIP is not silent yet, as it must be before.
