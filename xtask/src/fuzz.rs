@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs each target of `fuzz/` for a while.
+//! `cargo xtask fuzz`: runs each target of `tests/fuzz` for a while.
 //!
 //! Stable Rust suffices: the coverage that libFuzzer follows is a pass of LLVM's that any rustc runs.
 
@@ -55,7 +55,7 @@ pub fn run_fuzz(options: &Options) -> anyhow::Result<()> {
         .env("RUSTFLAGS", FLAGS.join(" "))
         // What is fuzzed does not run the BPF programs.
         .env("ROCTAP_BPF_OBJECT", "")
-        .args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"])
+        .args(["build", "--release", "--manifest-path", "tests/fuzz/Cargo.toml"])
         .args(["--target-dir", "target/fuzz-build", "--target", TRIPLE]))?;
     for target in TARGETS {
         let corpus = root().join("target/fuzz").join(target);
