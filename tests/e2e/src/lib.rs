@@ -35,9 +35,9 @@ use tracer_records::{
 /// Longest time that anything here may take.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Options for targets that call or launch without a pause: they fill rings of the default size while a
-/// machine keeps the reader waiting.
-pub const LARGE_RINGS: [&str; 2] = ["--shim-ring-bytes", "33554432"];
+/// Options for targets that call or launch without a pause: they fill rings of the default size, those of the CPUs in
+/// half a second, while a machine keeps the reader waiting.
+pub const LARGE_RINGS: [&str; 4] = ["--shim-ring-bytes", "33554432", "--ring-bytes", "134217728"];
 
 /// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again. Where the
 /// machine is busy the last reading may be disturbed, too, by some slices of time that other threads get: of 3 ms each.

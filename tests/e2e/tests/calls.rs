@@ -328,7 +328,7 @@ fn root_two_hip_libraries_in_one_process() {
 #[test]
 fn root_hsa_calls_are_inside_of_their_hip_calls() {
     let scene = Scene::default();
-    let options = ["--api", "hip,hsa", LARGE_RINGS[0], LARGE_RINGS[1]];
+    let options = [&["--api", "hip,hsa"][..], &LARGE_RINGS].concat();
     let ran = scene.record_app(&options, "storm", &["4", "4", "2000"]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
