@@ -7,11 +7,8 @@
 //! makes [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not know
 //! the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
 //!
-//! The losses of `roctap` itself have their words where they are counted: records that do not meet in the join in
-//! `tracer-user/src/join/counts.rs` (`Counts::losses`), work seen from outside in `tracer-user/src/outside`, errors in
-//! a shim's frames in `tracer-user/src/record/connection.rs` (`account`) and `session/shims.rs` (`causes`), and all
-//! others in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes all of them, and in
-//! `Session::lost` (`session/mod.rs`), which counts them for the line on the terminal.
+//! The losses of `roctap` itself have their words where they are counted, by those who implement `Losses`
+//! (`tracer-user/src/losses.rs`).
 
 /// Why the shim could not record something, or why something seen from outside, without a shim, has no
 /// record of its own: index after [`crate::shim::control::LOSSES`].

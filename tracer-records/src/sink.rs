@@ -1,21 +1,49 @@
 //! The receivers of records.
 
-use crate::model::{Agent, Event, Kernel, Process, StringId};
+use std::error::Error;
+
+use crate::model::{Agent, ClockOffsets, Event, Kernel, Process, StringId};
+
+/// Why a sink takes no more.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SinkError(#[from] Box<dyn Error + Send + Sync>);
 
 /// Takes records as they become known: a trace file, a live view, a counter.
 ///
 /// It gives names their ids, by which other records refer to them. A sink that wants to stand beside another one wraps
 /// it: it hands on the records that it is given, and returns the ids that it gets back.
 pub trait RecordSink {
-    /// The reason for which it takes no more.
-    type Error;
+    /// Recording has begun: its result is there from now on, though it has no records yet.
+    ///
+    /// # Errors
+    ///
+    /// When the sink takes no more.
+    fn begin(&mut self) -> Result<(), SinkError>;
 
     /// Takes an event.
     ///
     /// # Errors
     ///
-    /// When it takes no more.
-    fn push(&mut self, event: Event) -> Result<(), Self::Error>;
+    /// When the sink takes no more.
+    fn push(&mut self, event: Event) -> Result<(), SinkError>;
+
+    /// Lets go of what it has collected: called every 250 ms or so.
+    ///
+    /// # Errors
+    ///
+    /// When the sink takes no more.
+    fn flush(&mut self) -> Result<(), SinkError>;
+
+    /// Takes the end of the recording: how far apart the clocks are then.
+    ///
+    /// # Errors
+    ///
+    /// When the sink has not kept everything.
+    fn finish(self: Box<Self>, end_clock: ClockOffsets) -> Result<(), SinkError>;
+
+    /// The causes by which it has not kept what it was given, and how often.
+    fn losses(&self) -> Vec<(&'static str, u64)>;
 
     /// The id of `text`, the same one for the same text; 0 for the empty text, and for a text that is left out.
     /// `process_id` is the process that told it (0: no certain one), since a sink may bound the texts of each process.

@@ -23,6 +23,7 @@ mod files;
 mod foreign;
 pub mod inject;
 pub mod join;
+mod losses;
 pub mod outside;
 mod placing;
 pub mod plan;

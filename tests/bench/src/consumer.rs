@@ -1,7 +1,6 @@
 //! The reader of the records: how many it manages, and what it costs at a given rate.
 
 use std::{
-    collections::HashMap,
     path::Path,
     time::{Duration, Instant},
 };
@@ -103,9 +102,8 @@ fn attach(programs: &mut Programs, library: &Library, pid: u32) -> anyhow::Resul
 
 /// Does what a recording session does with its records. Nobody has read the rings so far.
 fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Result<()> {
-    let mut writer = Writer::create(trace, &Metadata::default(), Existing::Refuse)?;
-    let mut joiner = Joiner::new(Mode::default());
-    let mut threads = HashMap::new();
+    let writer = Writer::create(trace, &Metadata::default(), Existing::Refuse)?;
+    let mut joiner = Joiner::new(Mode::default(), Box::new(writer));
     let (began, began_cpu) = (Instant::now(), cpu_ns());
     let mut reader = Reader::new(programs)?;
     let (mut wall, mut cpu, mut count) = (Duration::ZERO, 0.0, 0u64);
@@ -122,19 +120,19 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
             if call.header.kind != kind::API {
                 bail!("a record of another kind among the API calls");
             }
-            threads.insert(call.header.tid, call.header.pid);
-            joiner.api(&call, &mut writer)?;
+            joiner.api(&call)?;
             (bytes, count) = (rest, count + 1);
         }
-        writer.flush_chunk()?;
+        joiner.sink().flush()?;
         (wall, cpu) = (began.elapsed(), cpu_ns() - began_cpu);
     }
     let each = |ns: f64| ns / count.max(1) as f64;
     drained.records += count;
     drained.wall_ns.push(each(wall.as_nanos() as f64));
     drained.cpu_ns.push(each(cpu));
-    drained.bytes.push(each(writer.written_bytes() as f64));
-    Ok(writer.finish(ClockOffsets::default())?)
+    joiner.finish(ClockOffsets::default())?;
+    drained.bytes.push(each(std::fs::metadata(trace)?.len() as f64));
+    Ok(())
 }
 
 /// What `roctap record` uses of a CPU at a steady rate.

@@ -91,11 +91,11 @@ pub struct Inventory {
 
 impl Inventory {
     /// Takes an agent of process `pid`, if `names` have room for it.
-    pub fn agent<S: RecordSink>(
+    pub fn agent(
         &mut self,
         (pid, names): (u32, &mut Budget<u32>),
         agent: &shim::Agent,
-        sink: &mut S,
+        sink: &mut dyn RecordSink,
     ) {
         let length = agent.name.iter().position(|&b| b == 0).unwrap_or(agent.name.len());
         if !self.takes((pid, names), length) {
@@ -109,13 +109,13 @@ impl Inventory {
 
     /// Takes a kernel symbol of process `pid`, under a new id if there was none like it at its address, and returns
     /// true then. `names` may have no room for it.
-    pub fn symbol<S: RecordSink>(
+    pub fn symbol(
         &mut self,
         (pid, names): (u32, &mut Budget<u32>),
         id: u32,
         symbol: &Symbol,
         raw: &str,
-        sink: &mut S,
+        sink: &mut dyn RecordSink,
     ) -> bool {
         let raw = raw.strip_suffix(".kd").unwrap_or(raw);
         let Symbol { kernel_object, since_ns, .. } = *symbol;

@@ -17,7 +17,7 @@ use crate::{shown, trace::limits::MARK};
 pub type Message = [u64; MESSAGE_BYTES / 8];
 
 /// The event of a call. If the call has a message, the sink keeps the message's text.
-pub fn event<S: RecordSink>(call: &ApiRecord, message: Option<&Message>, sink: &mut S) -> ApiCall {
+pub fn event(call: &ApiRecord, message: Option<&Message>, sink: &mut dyn RecordSink) -> ApiCall {
     let mut event = api_call(call);
     match message {
         Some(message) if event.flags & flag::UNREADABLE == 0 => {

@@ -19,6 +19,7 @@ mod pending;
 mod process;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod waiting;
 
 use std::{
@@ -34,14 +35,23 @@ use tracer_common::{
     shim,
     waited::Waited,
 };
-use tracer_records::{api, model::Event, sink::RecordSink};
+use tracer_records::{
+    api,
+    model::{ClockOffsets, Event},
+    sink::{RecordSink, SinkError},
+};
 
-use crate::{budget::Budget, shim::Frame};
+use crate::{
+    budget::Budget,
+    losses::{Loss, Losses},
+    shim::Frame,
+};
 pub use calls::Caller;
 pub use counts::{Counts, Launches, Mode};
 use inventory::Inventory;
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
+use threads::Threads;
 
 /// Most bytes of the records that wait to be joined, and of the calls that are kept for them, of all processes. One
 /// process alone takes about two thirds of it, and all of it only if it names very many threads.
@@ -56,9 +66,11 @@ fn bit(domain: Domain) -> u32 {
 
 /// Joins records into events and hands these to a sink.
 pub struct Joiner {
+    sink: Box<dyn RecordSink>,
     settings: Settings,
     counts: Counts,
     processes: BTreeMap<u32, ProcessState>,
+    threads: Threads,
     /// The clock by which patience is measured: a long pause between two looks counts little.
     clock: Waited,
     /// The operations whose names the sink has.
@@ -75,12 +87,14 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// A joiner.
-    pub fn new(mode: Mode) -> Self {
+    /// A joiner whose events go to a sink.
+    pub fn new(mode: Mode, sink: Box<dyn RecordSink>) -> Self {
         Self {
+            sink,
             settings: Settings { mode, gpu_until_ns: u64::MAX },
             counts: Counts::default(),
             processes: BTreeMap::new(),
+            threads: Threads::default(),
             clock: Waited::since(0),
             named: HashSet::new(),
             kernels: 0,
@@ -89,6 +103,11 @@ impl Joiner {
             most_bytes: MOST_BYTES,
             until_look: LOOK_EVERY,
         }
+    }
+
+    /// The sink, for what needs no joining.
+    pub fn sink(&mut self) -> &mut dyn RecordSink {
+        &mut *self.sink
     }
 
     /// The counts of joined records.
@@ -101,24 +120,17 @@ impl Joiner {
     }
 
     /// Process `pid`, and the output for its joined records.
-    fn joined<'a, S: RecordSink>(
-        &'a mut self,
-        pid: u32,
-        sink: &'a mut S,
-    ) -> (&'a mut ProcessState, Output<'a, S>) {
-        let Self { settings, counts, processes, clock, .. } = self;
+    fn joined(&mut self, pid: u32) -> (&mut ProcessState, Output<'_>) {
+        let Self { sink, settings, counts, processes, clock, .. } = self;
         let process = processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
-        (process, Output { settings, counts, now_ns: clock.at_last_look(), sink })
+        (process, Output { settings, counts, now_ns: clock.at_last_look(), sink: &mut **sink })
     }
 
     /// All processes, and the output for their joined records.
-    fn all<'a, S: RecordSink>(
-        &'a mut self,
-        sink: &'a mut S,
-    ) -> (impl Iterator<Item = &'a mut ProcessState>, Output<'a, S>) {
-        let Self { settings, counts, processes, clock, .. } = self;
+    fn all(&mut self) -> (impl Iterator<Item = &mut ProcessState>, Output<'_>) {
+        let Self { sink, settings, counts, processes, clock, .. } = self;
         let now_ns = clock.at_last_look();
-        (processes.values_mut(), Output { settings, counts, now_ns, sink })
+        (processes.values_mut(), Output { settings, counts, now_ns, sink: &mut **sink })
     }
 
     /// The shim of process `pid` gives its calls these ids.
@@ -154,13 +166,8 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn executed<S: RecordSink>(
-        &mut self,
-        pid: u32,
-        time_ns: u64,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let (process, mut output) = self.joined(pid, sink);
+    pub fn executed(&mut self, pid: u32, time_ns: u64) -> Result<(), SinkError> {
+        let (process, mut output) = self.joined(pid);
         process.write_all(
             |operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns),
             &mut output,
@@ -168,24 +175,18 @@ impl Joiner {
     }
 
     /// Process `pid` has ended, and all of its records have come: writes the remaining ones, and forgets the process.
-    /// Tells `threads` the thread of each call before it writes the call.
     ///
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn ended<S: RecordSink>(
-        &mut self,
-        pid: u32,
-        sink: &mut S,
-        mut threads: impl FnMut(u32, u32, &mut S),
-    ) -> Result<Launches, S::Error> {
+    pub fn ended(&mut self, pid: u32) -> Result<Launches, SinkError> {
         // All records have come, so calls need not wait for the answer to their request.
         for call in self.process(pid).waiting_calls.settled(u64::MAX) {
-            threads(pid, call.header.tid, sink);
-            self.call(&call, sink)?;
+            self.call(&call)?;
         }
-        let (process, mut output) = self.joined(pid, sink);
+        let (process, mut output) = self.joined(pid);
         process.write_all(|_| true, &mut output)?;
+        self.threads.forget(pid);
         self.told.give_back(pid);
         let Some(gone) = self.processes.remove(&pid) else { return Ok(Launches::default()) };
         self.counts = gone.add_counts(self.counts);
@@ -198,15 +199,20 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn api<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+    pub fn api(&mut self, call: &ApiRecord) -> Result<(), SinkError> {
         if call.header.operation >> 16 == Domain::ROCTX.0 {
-            return self.roctx(call, None, sink);
+            return self.roctx(call, None);
         }
-        self.keep_within_bounds(sink)?;
+        self.keep_within_bounds()?;
         let process = self.process(call.header.pid);
         process.waiting_calls.returned(call);
         process.by_probes |= bit(Domain(call.header.operation >> 16));
-        self.call(call, sink)
+        self.call(call)
+    }
+
+    /// Tells the sink the name of a thread that was not seen before.
+    pub fn thread(&mut self, pid: u32, tid: u32) {
+        self.threads.see(&mut *self.sink, pid, tid);
     }
 
     /// Whether probes saw calls of a process in a domain.
@@ -250,25 +256,19 @@ impl Joiner {
     }
 
     /// Writes the shims' calls whose requests are answered, up to request `answered`: all BPF records that were made
-    /// before have been taken. Tells `threads` the thread of each call before it writes the call.
+    /// before have been taken.
     ///
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn settle_calls<S: RecordSink>(
-        &mut self,
-        answered: u64,
-        sink: &mut S,
-        mut threads: impl FnMut(u32, u32, &mut S),
-    ) -> Result<(), S::Error> {
+    pub fn settle_calls(&mut self, answered: u64) -> Result<(), SinkError> {
         let mut settled = Vec::new();
         for process in self.processes.values_mut() {
             settled.append(&mut process.waiting_calls.settled(answered));
         }
         for call in settled {
-            threads(call.header.pid, call.header.tid, sink);
-            self.keep_within_bounds(sink)?;
-            self.call(&call, sink)?;
+            self.keep_within_bounds()?;
+            self.call(&call)?;
         }
         Ok(())
     }
@@ -278,38 +278,38 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn mark<S: RecordSink>(&mut self, mark: &MarkRecord, sink: &mut S) -> Result<(), S::Error> {
-        self.roctx(&mark.call, Some(&mark.message), sink)
+    pub fn mark(&mut self, mark: &MarkRecord) -> Result<(), SinkError> {
+        self.roctx(&mark.call, Some(&mark.message))
     }
 
-    fn roctx<S: RecordSink>(
+    fn roctx(
         &mut self,
         call: &ApiRecord,
         message: Option<&marks::Message>,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        self.name(call, sink);
+    ) -> Result<(), SinkError> {
+        self.name(call);
         self.counts.calls += 1;
         self.counts.marks += 1;
-        let event = marks::event(call, message, sink);
+        let event = marks::event(call, message, self.sink());
         let is_unread = message.is_some() && event.flags & flag::UNREADABLE != 0;
         self.counts.unread += u64::from(is_unread);
-        sink.push(Event::Api(event))
+        self.sink.push(Event::Api(event))
     }
 
-    /// Tells `sink` the name of a call's function, at the first call of the function.
-    fn name<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) {
+    /// Tells the sink the names of a call's function and thread, when it has not told them yet.
+    fn name(&mut self, call: &ApiRecord) {
+        self.thread(call.header.pid, call.header.tid);
         let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
         if let Some(operation) = api::by_id(Domain(domain), id)
             && self.named.insert(call.header.operation)
         {
-            sink.operation(domain, id.into(), operation.name);
+            self.sink.operation(domain, id.into(), operation.name);
         }
     }
 
-    fn call<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
-        self.name(call, sink);
-        let (process, mut output) = self.joined(call.header.pid, sink);
+    fn call(&mut self, call: &ApiRecord) -> Result<(), SinkError> {
+        self.name(call);
+        let (process, mut output) = self.joined(call.header.pid);
         process.call(call, &mut output)
     }
 
@@ -318,24 +318,23 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn link<S: RecordSink>(&mut self, link: &LinkRecord, sink: &mut S) -> Result<(), S::Error> {
-        self.keep_within_bounds(sink)?;
+    pub fn link(&mut self, link: &LinkRecord) -> Result<(), SinkError> {
+        self.keep_within_bounds()?;
         let caller =
             Caller { correlation_id: link.correlation_id, operation: link.header.operation };
         let owned = link.header.flags & flag::OWN != 0;
-        self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned, sink)
+        self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned)
     }
 
     /// A thread of a process has enqueued an operation in the call `told`; `owned` if it was surely this thread.
-    fn linked<S: RecordSink>(
+    fn linked(
         &mut self,
         (pid, tid): (u32, u32),
         sequence: u64,
         told: Caller,
         owned: bool,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let (process, mut output) = self.joined(pid, sink);
+    ) -> Result<(), SinkError> {
+        let (process, mut output) = self.joined(pid);
         let caller = process.named(told);
         output.counts.foreign += u64::from(caller != told);
         let operation = process.operation(sequence, &mut output)?;
@@ -351,30 +350,25 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn frame<S: RecordSink>(
-        &mut self,
-        pid: u32,
-        tid: u32,
-        frame: Frame,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        self.keep_within_bounds(sink)?;
+    pub fn frame(&mut self, pid: u32, tid: u32, frame: Frame) -> Result<(), SinkError> {
+        self.keep_within_bounds()?;
         match frame {
             Frame::Agent(agent) => {
-                let (inventory, names) = self.inventory(pid);
+                let (inventory, names, sink) = self.inventory(pid);
                 inventory.agent((pid, names), &agent, sink);
             }
             Frame::Symbol(symbol, name) => {
                 let id = self.kernels + 1;
-                let (inventory, names) = self.inventory(pid);
+                let (inventory, names, sink) = self.inventory(pid);
                 inventory.told = inventory.told.wrapping_add(1);
-                self.kernels += u32::from(inventory.symbol((pid, names), id, &symbol, &name, sink));
+                let is_new = inventory.symbol((pid, names), id, &symbol, &name, sink);
+                self.kernels += u32::from(is_new);
             }
             Frame::Queue(_) => {}
             Frame::Link(link) => {
                 let shim::Link { sequence, correlation_id, operation, owned } = link;
                 let caller = Caller { correlation_id, operation };
-                self.linked((pid, tid), sequence, caller, owned != 0, sink)?;
+                self.linked((pid, tid), sequence, caller, owned != 0)?;
             }
             Frame::Call(call) => {
                 self.shim_call(pid, tid, &call, 0);
@@ -382,36 +376,36 @@ impl Joiner {
                 if waiting.is_full() {
                     let calls = waiting.settled(u64::MAX);
                     self.counts.unplaced += calls.len() as u64;
-                    calls.iter().try_for_each(|call| self.call(call, sink))?;
+                    calls.iter().try_for_each(|call| self.call(call))?;
                 }
             }
             Frame::Complete(complete) => {
-                let (process, mut output) = self.joined(pid, sink);
+                let (process, mut output) = self.joined(pid);
                 process.operation(complete.sequence, &mut output)?.completion =
                     Completion::Seen(complete);
                 process.settle(complete.sequence, &mut output)?;
             }
             Frame::Dispatch(dispatch) => {
-                self.enqueued((pid, dispatch.sequence), tid, dispatch.into(), sink)?;
+                self.enqueued((pid, dispatch.sequence), tid, dispatch.into())?;
             }
-            Frame::Copy(copy) => self.enqueued((pid, copy.sequence), tid, copy.into(), sink)?,
+            Frame::Copy(copy) => self.enqueued((pid, copy.sequence), tid, copy.into())?,
             Frame::Barrier(barrier) => {
-                self.enqueued((pid, barrier.sequence), tid, barrier.into(), sink)?;
+                self.enqueued((pid, barrier.sequence), tid, barrier.into())?;
             }
         }
         Ok(())
     }
 
-    /// The agents and kernels of process `pid`, and the bytes of names that each process has sent.
-    fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>) {
+    /// The agents and kernels of process `pid`, the bytes of names that each process has sent, and the sink.
+    fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>, &mut dyn RecordSink) {
         let process = self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
-        (&mut process.inventory, &mut self.told)
+        (&mut process.inventory, &mut self.told, &mut *self.sink)
     }
 
     /// Called before a record is taken. Now and then it checks the bound of all processes together; as long as they
     /// exceed it, the process that has most gives some records up. So processes that fill the memory take it from each
     /// other, and a process that has little keeps it.
-    fn keep_within_bounds<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+    fn keep_within_bounds(&mut self) -> Result<(), SinkError> {
         self.until_look -= 1;
         if self.until_look > 0 {
             return Ok(());
@@ -419,27 +413,26 @@ impl Joiner {
         self.until_look = LOOK_EVERY;
         let mut bytes: usize = self.processes.values().map(ProcessState::bytes).sum();
         while bytes > self.most_bytes {
-            let (processes, mut output) = self.all(sink);
+            let (processes, mut output) = self.all();
             let Some(fullest) = processes.max_by_key(|process| process.bytes()) else { break };
             let before = fullest.bytes();
             let unplaced = fullest.give_way(&mut output)?;
             bytes -= before - fullest.bytes();
             // These calls are kept now, and were subtracted above: the next look counts them.
-            unplaced.iter().try_for_each(|call| self.call(call, sink))?;
+            unplaced.iter().try_for_each(|call| self.call(call))?;
         }
         Ok(())
     }
 
-    fn enqueued<S: RecordSink>(
+    fn enqueued(
         &mut self,
         (pid, sequence): (u32, u64),
         tid: u32,
         work: Work,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), SinkError> {
         self.numbered += 1;
         let number = self.numbered;
-        let (process, mut output) = self.joined(pid, sink);
+        let (process, mut output) = self.joined(pid);
         let in_time = work.enqueue_ns() <= output.settings.gpu_until_ns;
         process.dispatches += u64::from(in_time && matches!(work, Work::Dispatch(_)));
         let operation = process.operation(sequence, &mut output)?;
@@ -454,22 +447,21 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn seen_outside<S: RecordSink>(
+    pub fn seen_outside(
         &mut self,
         key: (u32, u64),
         tid: u32,
         work: Work,
         caller: Option<Caller>,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        self.keep_within_bounds(sink)?;
-        let (process, mut output) = self.joined(key.0, sink);
+    ) -> Result<(), SinkError> {
+        self.keep_within_bounds()?;
+        let (process, mut output) = self.joined(key.0);
         let operation = process.operation(key.1, &mut output)?;
         operation.outside = true;
         if let Some(caller) = caller {
             process.enqueued_outside(key.1, tid, work.enqueue_ns(), caller);
         }
-        self.enqueued(key, tid, work, sink)
+        self.enqueued(key, tid, work)
     }
 
     /// Thread `tid` enqueued the work of [`Joiner::seen_outside`], and rang for it at `rung_ns`. Another thread that
@@ -478,14 +470,13 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn owned_outside<S: RecordSink>(
+    pub fn owned_outside(
         &mut self,
         (pid, sequence): (u32, u64),
         (tid, rung_ns): (u32, u64),
         caller: Caller,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let (process, mut output) = self.joined(pid, sink);
+    ) -> Result<(), SinkError> {
+        let (process, mut output) = self.joined(pid);
         let operation = process.pending.get_mut(sequence);
         if let Some((_, work)) = operation.and_then(|operation| operation.enqueued.as_mut()) {
             work.enqueued_by(rung_ns);
@@ -500,13 +491,12 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn ended_outside<S: RecordSink>(
+    pub fn ended_outside(
         &mut self,
         (pid, sequence): (u32, u64),
         complete: Option<shim::Complete>,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let (process, mut output) = self.joined(pid, sink);
+    ) -> Result<(), SinkError> {
+        let (process, mut output) = self.joined(pid);
         if let Some(operation) = process.pending.get_mut(sequence) {
             operation.completion = complete.map_or(Completion::Never, Completion::Seen);
         }
@@ -519,9 +509,9 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn tick<S: RecordSink>(&mut self, now_ns: u64, sink: &mut S) -> Result<(), S::Error> {
+    pub fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
         self.clock.look(now_ns);
-        let (mut processes, mut output) = self.all(sink);
+        let (mut processes, mut output) = self.all();
         processes.try_for_each(|process| {
             process.calls.age(now_ns);
             process.waiting_calls.age();
@@ -535,8 +525,24 @@ impl Joiner {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn finish<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        let (mut processes, mut output) = self.all(sink);
+    pub fn join_the_rest(&mut self) -> Result<(), SinkError> {
+        let (mut processes, mut output) = self.all();
         processes.try_for_each(|process| process.write_all(|_| true, &mut output))
+    }
+
+    /// Ends the sink.
+    ///
+    /// # Errors
+    ///
+    /// When the sink has not kept everything.
+    pub fn finish(self, end_clock: ClockOffsets) -> Result<(), SinkError> {
+        self.sink.finish(end_clock)
+    }
+}
+
+impl Losses for Joiner {
+    fn losses(&self) -> anyhow::Result<Vec<Loss>> {
+        let joined = self.counts().losses().into_iter();
+        Ok(joined.chain(self.sink.losses()).map(Loss::of_unknown).collect())
     }
 }

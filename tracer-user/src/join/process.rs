@@ -10,7 +10,7 @@ use tracer_common::{
 use tracer_records::{
     api,
     model::{ApiCall, Event},
-    sink::RecordSink,
+    sink::{RecordSink, SinkError},
 };
 
 use super::{
@@ -30,12 +30,12 @@ pub struct Settings {
 }
 
 /// The destination of joined records.
-pub struct Output<'a, S> {
+pub struct Output<'a> {
     pub settings: &'a Settings,
     pub counts: &'a mut Counts,
     /// The joiner's time, by which patience is measured.
     pub now_ns: u64,
-    pub sink: &'a mut S,
+    pub sink: &'a mut dyn RecordSink,
 }
 
 /// A call as the trace has it.
@@ -107,10 +107,7 @@ impl ProcessState {
 
     /// Gives up some of the records of which this process has most: the older half of operations or calls, a
     /// generation of streams, or all calls that wait for the call around them, which it returns to be written.
-    pub fn give_way<S: RecordSink>(
-        &mut self,
-        output: &mut Output<'_, S>,
-    ) -> Result<Vec<ApiRecord>, S::Error> {
+    pub fn give_way(&mut self, output: &mut Output<'_>) -> Result<Vec<ApiRecord>, SinkError> {
         let bytes = [
             self.pending.bytes(),
             self.waiting_calls.bytes(),
@@ -133,11 +130,7 @@ impl ProcessState {
     }
 
     /// Writes the `count` oldest operations as they are.
-    fn give_up<S: RecordSink>(
-        &mut self,
-        count: usize,
-        output: &mut Output<'_, S>,
-    ) -> Result<(), S::Error> {
+    fn give_up(&mut self, count: usize, output: &mut Output<'_>) -> Result<(), SinkError> {
         for _ in 0..count {
             let Some(oldest) = self.pending.oldest() else { break };
             output.counts.given_up += 1;
@@ -170,11 +163,7 @@ impl ProcessState {
     }
 
     /// Writes a call, keeps it for operations that it launched, and settles those whose doorbells it rang.
-    pub fn call<S: RecordSink>(
-        &mut self,
-        call: &ApiRecord,
-        output: &mut Output<'_, S>,
-    ) -> Result<(), S::Error> {
+    pub fn call(&mut self, call: &ApiRecord, output: &mut Output<'_>) -> Result<(), SinkError> {
         let domain = Domain(call.header.operation >> 16);
         let operation_id = call.header.operation as u16;
         output.counts.calls += 1;
@@ -208,11 +197,11 @@ impl ProcessState {
 
     /// The operation of this number, a new one if nothing was heard of it. Writes the oldest operation as it is
     /// if there would be too many.
-    pub fn operation<S: RecordSink>(
+    pub fn operation(
         &mut self,
         sequence: u64,
-        output: &mut Output<'_, S>,
-    ) -> Result<&mut Operation, S::Error> {
+        output: &mut Output<'_>,
+    ) -> Result<&mut Operation, SinkError> {
         if let Some(oldest) = self.pending.in_the_way_of(sequence) {
             output.counts.given_up += 1;
             self.write(oldest, output)?;
@@ -243,11 +232,7 @@ impl ProcessState {
     }
 
     /// Writes the operation if it ran and nothing is missing. If it ran and something is, lets it wait.
-    pub fn settle<S: RecordSink>(
-        &mut self,
-        sequence: u64,
-        output: &mut Output<'_, S>,
-    ) -> Result<(), S::Error> {
+    pub fn settle(&mut self, sequence: u64, output: &mut Output<'_>) -> Result<(), SinkError> {
         let Some(operation) = self.pending.get(sequence) else { return Ok(()) };
         if operation.completion == Completion::Awaited {
             return Ok(());
@@ -260,7 +245,7 @@ impl ProcessState {
     }
 
     /// Writes the operations that have waited too long, or for which nothing is missing now.
-    pub fn tick<S: RecordSink>(&mut self, output: &mut Output<'_, S>) -> Result<(), S::Error> {
+    pub fn tick(&mut self, output: &mut Output<'_>) -> Result<(), SinkError> {
         let over = self.pending.waited(|operation, since_ns| {
             output.now_ns - since_ns > PATIENCE_NS
                 || operation.is_settled(output.settings.mode, &self.inventory, &self.calls)
@@ -269,20 +254,16 @@ impl ProcessState {
     }
 
     /// Writes the operations that are `wanted`, with what is known of them.
-    pub fn write_all<S: RecordSink>(
+    pub fn write_all(
         &mut self,
         wanted: impl Fn(&Operation) -> bool,
-        output: &mut Output<'_, S>,
-    ) -> Result<(), S::Error> {
+        output: &mut Output<'_>,
+    ) -> Result<(), SinkError> {
         let sequences = self.pending.sequences(wanted);
         sequences.into_iter().try_for_each(|sequence| self.write(sequence, output))
     }
 
-    fn write<S: RecordSink>(
-        &mut self,
-        sequence: u64,
-        output: &mut Output<'_, S>,
-    ) -> Result<(), S::Error> {
+    fn write(&mut self, sequence: u64, output: &mut Output<'_>) -> Result<(), SinkError> {
         let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
         let (link, enqueue_ns) = (operation.link, operation.enqueue_ns());
         // A shim that stops late tells of operations of after the end, whose calls nobody reads any more.

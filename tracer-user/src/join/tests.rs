@@ -1,8 +1,9 @@
 //! The joiner, with processes that send anything, in any order.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeSet, HashMap},
-    convert::Infallible,
+    rc::Rc,
 };
 
 use tracer_common::{
@@ -12,8 +13,8 @@ use tracer_common::{
     shim::{Complete, Dispatch as Announced, Symbol},
 };
 use tracer_records::{
-    model::{Agent, Dispatch, Event, Kernel, Process, StringId},
-    sink::RecordSink,
+    model::{Agent, ClockOffsets, Dispatch, Event, Kernel, Process, StringId},
+    sink::{RecordSink, SinkError},
 };
 
 use super::*;
@@ -23,30 +24,52 @@ const HOSTILE: u32 = 2;
 /// A thread of the honest process.
 const THREAD: u32 = 11;
 
-/// Keeps the events that it takes.
+/// Keeps what it takes, for all of its clones.
+#[derive(Clone, Default)]
+struct Kept(Rc<RefCell<Taken>>);
+
 #[derive(Default)]
-struct Events {
+struct Taken {
     events: Vec<Event>,
     strings: HashMap<String, StringId>,
+    threads: Vec<(u32, u32)>,
 }
 
-impl RecordSink for Events {
-    type Error = Infallible;
-
-    fn push(&mut self, event: Event) -> Result<(), Infallible> {
-        self.events.push(event);
+impl RecordSink for Kept {
+    fn begin(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
+    fn push(&mut self, event: Event) -> Result<(), SinkError> {
+        self.0.borrow_mut().events.push(event);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: ClockOffsets) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn losses(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     fn string(&mut self, _: u32, text: &str) -> StringId {
-        let new = self.strings.len() as StringId + 1;
-        *self.strings.entry(text.to_owned()).or_insert(new)
+        let strings = &mut self.0.borrow_mut().strings;
+        let new = strings.len() as StringId + 1;
+        *strings.entry(text.to_owned()).or_insert(new)
+    }
+
+    fn thread(&mut self, pid: u32, tid: u32, _: &str) {
+        self.0.borrow_mut().threads.push((pid, tid));
     }
 
     fn kernel(&mut self, _: u32, _: u32, _: Kernel) {}
     fn operation(&mut self, _: u32, _: u32, _: &str) {}
     fn process(&mut self, _: u32, _: Process) {}
-    fn thread(&mut self, _: u32, _: u32, _: &str) {}
     fn agent(&mut self, _: u32, _: u32, _: Agent) {}
     fn loss(&mut self, _: u32, _: &str, _: u64) {}
     fn notice(&mut self, _: &str) {}
@@ -54,20 +77,21 @@ impl RecordSink for Events {
 
 struct Scene {
     joiner: Joiner,
-    kept: Events,
+    kept: Kept,
 }
 
 impl Scene {
     fn new(mode: Mode) -> Self {
-        let mut joiner = Joiner::new(mode);
+        let kept = Kept::default();
+        let mut joiner = Joiner::new(mode, Box::new(kept.clone()));
         for pid in [HONEST, HOSTILE] {
             joiner.shim_ids(pid, first_id(pid)..first_id(pid + 1));
         }
-        Self { joiner, kept: Events::default() }
+        Self { joiner, kept }
     }
 
     fn frame(&mut self, pid: u32, tid: u32, frame: Frame) {
-        self.joiner.frame(pid, tid, frame, &mut self.kept).unwrap();
+        self.joiner.frame(pid, tid, frame).unwrap();
     }
 
     /// Sends an agent and a kernel, so that operations wait only for the parts that a test is about.
@@ -89,7 +113,7 @@ impl Scene {
     fn link(&mut self, pid: u32, sequence: u64, correlation_id: u64, operation: u32) {
         let header = Header { kind: kind::LINK, flags: flag::OWN, operation, pid, tid: THREAD };
         let link = LinkRecord { header, sequence, correlation_id, ..Default::default() };
-        self.joiner.link(&link, &mut self.kept).unwrap();
+        self.joiner.link(&link).unwrap();
     }
 
     /// `hipLaunchKernel` on a stream, by thread [`THREAD`].
@@ -109,7 +133,7 @@ impl Scene {
             extra: [0, stream, 0],
             ..ApiRecord::default()
         };
-        self.joiner.api(&call, &mut self.kept).unwrap();
+        self.joiner.api(&call).unwrap();
     }
 
     /// An HSA call that the shim says was made by thread [`THREAD`].
@@ -124,11 +148,11 @@ impl Scene {
         let operation = Domain::HSA_API.0 << 16 | u32::from(operation.id);
         let header = Header { kind: kind::API, flags: 0, operation, pid, tid: THREAD };
         let call = ApiRecord { header, correlation_id: id, begin_ns, end_ns, ..Default::default() };
-        self.joiner.api(&call, &mut self.kept).unwrap();
+        self.joiner.api(&call).unwrap();
     }
 
     fn settle_calls(&mut self) {
-        self.joiner.settle_calls(u64::MAX, &mut self.kept, |_, _, _| {}).unwrap();
+        self.joiner.settle_calls(u64::MAX).unwrap();
     }
 
     fn dispatches_so_far(&self) -> u64 {
@@ -136,8 +160,8 @@ impl Scene {
     }
 
     fn finish(mut self) -> Vec<Event> {
-        self.joiner.finish(&mut self.kept).unwrap();
-        self.kept.events
+        self.joiner.join_the_rest().unwrap();
+        std::mem::take(&mut self.kept.0.borrow_mut().events)
     }
 }
 
@@ -221,7 +245,7 @@ fn a_stream_is_known_however_late_the_kernel_ends() {
         for tenth in 1..600 {
             let now_ns = tenth * 100_000_000;
             scene.launch(HONEST, 100 + tenth, [now_ns, now_ns + 10], 4);
-            scene.joiner.tick(now_ns, &mut scene.kept).unwrap();
+            scene.joiner.tick(now_ns).unwrap();
         }
         scene.complete(HONEST, 5);
         let events = scene.finish();
@@ -263,7 +287,7 @@ fn as_many_wait_as_drains_bring() {
     drain(&mut scene, MANY..2 * MANY);
     records(&mut scene, 0..MANY);
     scene.settle_calls();
-    scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
+    scene.joiner.tick(1_000_000_000).unwrap();
     let Counts { given_up, unplaced, dispatches, .. } = scene.joiner.counts();
     assert_eq!([given_up, unplaced, dispatches], [0, 0, 2 * MANY]);
     let has_call = |event: &Event| !matches!(event, Event::Dispatch(d) if d.stream != 3);
@@ -303,13 +327,11 @@ fn calls_that_wait_are_written_when_their_process_has_ended() {
     let mut scene = Scene::new(Mode::Exact);
     scene.tell_call(HONEST, 0, [95, 105]);
     scene.joiner.ask_for_calls(|_| Vec::new(), || 2);
-    scene.joiner.settle_calls(1, &mut scene.kept, |_, _, _| {}).unwrap();
+    scene.joiner.settle_calls(1).unwrap();
     scene.tell_call(HONEST, 1, [115, 125]);
-    assert!(scene.kept.events.is_empty());
-    let mut threads = Vec::new();
-    let note = |pid, tid, _: &mut Events| threads.push((pid, tid));
-    let launches = scene.joiner.ended(HONEST, &mut scene.kept, note).unwrap();
-    assert_eq!((launches, threads), (Launches::default(), vec![(HONEST, THREAD); 2]));
+    assert!(scene.kept.0.borrow().events.is_empty());
+    assert_eq!(scene.joiner.ended(HONEST).unwrap(), Launches::default());
+    assert_eq!(scene.kept.0.borrow().threads, [(HONEST, THREAD)]);
     assert_eq!(scene.joiner.counts().calls, 2);
     assert_eq!(scene.finish().len(), 2);
 }
@@ -369,7 +391,7 @@ fn kernels_of_reloaded_code_objects_have_their_names() {
     for sequence in 0..TIMES {
         scene.complete(HONEST, sequence);
     }
-    let strings = scene.kept.strings.clone();
+    let strings = scene.kept.0.borrow().strings.clone();
     let all = dispatches(&scene.finish(), HONEST);
     assert_eq!(all.len() as u64, TIMES);
     for dispatch in &all {
@@ -401,7 +423,7 @@ fn a_kernel_is_not_taken_for_the_one_before_it_at_its_address() {
     assert_eq!(scene.dispatches_so_far(), 0, "it waits for the third symbol");
     scene.frame(HONEST, 0, Frame::Symbol(symbol(20), "new".to_owned()));
     scene.complete(HONEST, 6);
-    let strings = scene.kept.strings.clone();
+    let strings = scene.kept.0.borrow().strings.clone();
     let [dispatch] = dispatches(&scene.finish(), HONEST)[..] else { panic!("one") };
     assert_eq!(dispatch.record.bytes_or_name, u64::from(strings["new"]));
 }
@@ -419,7 +441,7 @@ fn one_process_leaves_room_for_the_names_of_others() {
     }
     let left_out = scene.joiner.counts().left_out;
     assert!(left_out > 1_000, "{left_out}");
-    let taken: usize = scene.kept.strings.keys().map(String::len).sum();
+    let taken: usize = scene.kept.0.borrow().strings.keys().map(String::len).sum();
     assert!(taken <= 64 << 20, "{taken}");
 }
 
@@ -482,7 +504,7 @@ fn one_fast_process_loses_nothing() {
             scene.complete(HONEST, (nth - A_TENTH) % 65_536);
         }
         if nth % A_TENTH == 0 {
-            scene.joiner.tick(time_ns, &mut scene.kept).unwrap();
+            scene.joiner.tick(time_ns).unwrap();
         }
     }
     let Counts { given_up, unplaced, forgotten, dispatches, without_call, .. } =
@@ -490,7 +512,7 @@ fn one_fast_process_loses_nothing() {
     assert_eq!([given_up, unplaced, forgotten, without_call], [0; 4]);
     assert_eq!(dispatches, 19 * A_TENTH - 1);
     let known = |event: &Event| matches!(event, Event::Dispatch(d) if d.stream != 3);
-    assert!(!scene.kept.events.iter().any(known));
+    assert!(!scene.kept.0.borrow().events.iter().any(known));
 }
 
 /// However many processes send all the names that they may, there is room for the next one; a process that has ended
@@ -509,7 +531,7 @@ fn many_processes_leave_room_for_the_names_of_others() {
     scene.describe(HONEST);
     assert_eq!(scene.joiner.counts().left_out, left_out);
     for pid in HOSTILE..HOSTILE + 8 {
-        scene.joiner.ended(pid, &mut scene.kept, |_, _, _| {}).unwrap();
+        scene.joiner.ended(pid).unwrap();
     }
     assert!(scene.joiner.told.taken() < 4096, "{}", scene.joiner.told.taken());
     assert_eq!(scene.joiner.counts().left_out, left_out);
@@ -527,14 +549,14 @@ fn the_call_that_rings_a_doorbell_is_found_when_it_returns() {
         let announced = Announced { sequence: nth, enqueue_ns: rung_ns, ..Announced::default() };
         let key = (HONEST, nth);
         let none = Some(Caller::default());
-        scene.joiner.seen_outside(key, THREAD, announced.into(), none, &mut scene.kept).unwrap();
-        scene.joiner.ended_outside(key, None, &mut scene.kept).unwrap();
+        scene.joiner.seen_outside(key, THREAD, announced.into(), none).unwrap();
+        scene.joiner.ended_outside(key, None).unwrap();
         for call in 0..100 {
             let begin_ns = rung_ns + 300 + call * 1000;
             scene.store(HONEST, nth * 1000 + call, [begin_ns, begin_ns + 600]);
         }
     }
-    scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
+    scene.joiner.tick(1_000_000_000).unwrap();
     let dispatches = dispatches(&scene.finish(), HONEST);
     let found: Vec<u64> = dispatches.iter().map(|d| d.record.correlation_id).collect();
     assert_eq!(found, (1..=100).map(|nth| nth * 1000).collect::<Vec<_>>());
@@ -548,11 +570,11 @@ fn a_packet_that_another_doorbell_found_was_enqueued_in_its_own_call() {
     scene.describe(HONEST);
     let (key, own) = ((HONEST, 1), Caller { correlation_id: 7, operation: launch() });
     let found = Announced { sequence: 1, enqueue_ns: 9_000, ..Announced::default() };
-    scene.joiner.seen_outside(key, THREAD + 1, found.into(), None, &mut scene.kept).unwrap();
-    scene.joiner.owned_outside(key, (THREAD, 1_500), own, &mut scene.kept).unwrap();
-    scene.joiner.ended_outside(key, None, &mut scene.kept).unwrap();
+    scene.joiner.seen_outside(key, THREAD + 1, found.into(), None).unwrap();
+    scene.joiner.owned_outside(key, (THREAD, 1_500), own).unwrap();
+    scene.joiner.ended_outside(key, None).unwrap();
     scene.launch(HONEST, 7, [1_000, 2_000], 3);
-    scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
+    scene.joiner.tick(1_000_000_000).unwrap();
     let dispatches = dispatches(&scene.finish(), HONEST);
     let [dispatch] = &dispatches[..] else { panic!("{dispatches:?}") };
     assert_eq!((dispatch.enqueue_ns, dispatch.record.correlation_id), (1_500, 7));
@@ -577,4 +599,21 @@ fn what_comes_behind_the_end_is_left_out() {
     let dispatches = dispatches(&scene.finish(), HONEST);
     let enqueued: Vec<u64> = dispatches.iter().map(|d| d.enqueue_ns).collect();
     assert_eq!(enqueued, [1_500]);
+}
+
+/// Threads that a process starts one after the other, and threads of processes that have ended.
+#[test]
+fn threads_that_are_gone_are_forgotten() {
+    let mut scene = Scene::new(Mode::Exact);
+    let own = std::process::id();
+    scene.joiner.thread(own, own);
+    // No thread has such a number.
+    for gone in 0..4 * threads::FEW as u32 {
+        scene.joiner.thread(own, u32::MAX - gone);
+    }
+    let known = &scene.joiner.threads.known;
+    assert!(known.len() <= threads::FEW);
+    assert!(known.contains(&(own, own)), "it lives");
+    scene.joiner.ended(own).unwrap();
+    assert!(scene.joiner.threads.known.is_empty());
 }

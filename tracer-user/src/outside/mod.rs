@@ -25,12 +25,13 @@ use tracer_common::{
     loss::ShimLoss,
     shim::{Complete, Symbol, UNKNOWN_CLOCK_ERROR_NS},
 };
-use tracer_records::sink::RecordSink;
+use tracer_records::sink::SinkError;
 
 use crate::{
     clock,
     discover::{self, Ended, Runtime, Subject},
     join::{Caller, Joiner, Work},
+    losses::{Loss, Losses},
     plan::{LiveProcess, Located, ProcessMemory},
     shim::Frame,
 };
@@ -138,12 +139,7 @@ impl Outside {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn batch<S: RecordSink>(
-        &mut self,
-        batch: &BatchRecord,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    pub fn batch(&mut self, batch: &BatchRecord, joiner: &mut Joiner) -> Result<(), SinkError> {
         let BatchRecord { header, time_ns, queue, queue_id, .. } = *batch;
         for (nth, packet) in
             batch.packets.as_flattened().iter().take(batch.count as usize).enumerate()
@@ -160,7 +156,7 @@ impl Outside {
             };
             // A packet that has not been written yet comes with its own doorbell.
             if packet::is_valid(&record) {
-                self.announced(&record, Doorbell::Another, joiner, sink)?;
+                self.announced(&record, Doorbell::Another, joiner)?;
             }
         }
         Ok(())
@@ -171,22 +167,16 @@ impl Outside {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn packet<S: RecordSink>(
-        &mut self,
-        record: &PacketRecord,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        self.announced(record, Doorbell::Own, joiner, sink)
+    pub fn packet(&mut self, record: &PacketRecord, joiner: &mut Joiner) -> Result<(), SinkError> {
+        self.announced(record, Doorbell::Own, joiner)
     }
 
-    fn announced<S: RecordSink>(
+    fn announced(
         &mut self,
         record: &PacketRecord,
         doorbell: Doorbell,
         joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), SinkError> {
         let (pid, tid) = (record.header.pid, record.header.tid);
         let target = self.targets.entry(pid).or_default();
         target.newest_ns = target.newest_ns.max(record.time_ns);
@@ -203,7 +193,7 @@ impl Outside {
             RecordMeaning::Again => return Ok(()),
             RecordMeaning::Own(sequence) => {
                 let rung = (tid, record.time_ns);
-                return joiner.owned_outside((pid, sequence), rung, caller, sink);
+                return joiner.owned_outside((pid, sequence), rung, caller);
             }
             RecordMeaning::New => self.sequence += 1,
         }
@@ -216,17 +206,17 @@ impl Outside {
             }
         };
         if let Work::Dispatch(dispatch) = &work {
-            target.find_name(pid, dispatch.kernel_object, joiner, sink)?;
+            target.find_name(pid, dispatch.kernel_object, joiner)?;
         }
         let own = doorbell == Doorbell::Own;
         let seen = SeenPacket { key: (pid, sequence), time_ns: record.time_ns, queue: key };
-        joiner.seen_outside(seen.key, tid, work, own.then_some(caller), sink)?;
+        joiner.seen_outside(seen.key, tid, work, own.then_some(caller))?;
         match packet::signal(record) {
             // For other packets it is not known what their signals held before.
             Some(signal) if own && target.signals.uses(signal, record.earlier_ticks, seen) => {
                 Ok(())
             }
-            _ => joiner.ended_outside(seen.key, None, sink),
+            _ => joiner.ended_outside(seen.key, None),
         }
     }
 
@@ -243,13 +233,12 @@ impl Outside {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn tick<S: RecordSink>(
+    pub fn tick(
         &mut self,
         request: u64,
         answered: u64,
         joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), SinkError> {
         let now_ns = clock::now_ns();
         self.requests.push_back((request, now_ns));
         while let Some((_, asked_ns)) = self.requests.pop_front_if(|(asked, _)| *asked <= answered)
@@ -262,10 +251,10 @@ impl Outside {
             let soon =
                 target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
             let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(pause_ns);
-            target.look(pid, every_ns, joiner, sink)?;
+            target.look(pid, every_ns, joiner)?;
             target.looked_for.clear();
             target.queues.values_mut().for_each(Queue::age);
-            target.settle(self.horizon_ns, now_ns, pause_ns, joiner, sink)?;
+            target.settle(self.horizon_ns, now_ns, pause_ns, joiner)?;
         }
         Ok(())
     }
@@ -282,22 +271,17 @@ impl Outside {
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn end<S: RecordSink>(
-        &mut self,
-        pid: u32,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<u64, S::Error> {
+    pub fn end(&mut self, pid: u32, joiner: &mut Joiner) -> Result<u64, SinkError> {
         let Some(mut target) = self.targets.remove(&pid) else { return Ok(0) };
         // Twice: the values that are read the first time count the second time.
         for _ in 0..2 {
-            target.settle(u64::MAX, clock::now_ns(), 0, joiner, sink)?;
+            target.settle(u64::MAX, clock::now_ns(), 0, joiner)?;
         }
         for queue in target.queues.values_mut() {
-            queue.release(joiner, sink)?;
+            queue.release(joiner)?;
         }
         for seen in target.signals.rest() {
-            joiner.ended_outside(seen.key, None, sink)?;
+            joiner.ended_outside(seen.key, None)?;
         }
         Ok(target.queues.values().map(|queue| queue.error_ns).max().unwrap_or(0))
     }
@@ -312,50 +296,46 @@ impl Outside {
         let newest_ns = self.targets.get(&pid).map_or(0, |target| target.newest_ns);
         clock::now_ns().saturating_sub(newest_ns) > QUIET_NS
     }
+}
 
-    /// Packets that are not in the trace, by cause.
-    pub fn losses(&self) -> [(&'static str, u64); 3] {
-        [
+/// Packets that are not in the trace.
+impl Losses for Outside {
+    fn losses(&self) -> anyhow::Result<Vec<Loss>> {
+        let losses = [
             (ShimLoss::PACKET_PASSED.describe(), self.missed),
             (ShimLoss::PACKET_KIND.describe(), self.others),
             (UNANNOUNCED, self.unannounced),
-        ]
+        ];
+        Ok(losses.map(Loss::of_unknown).into())
     }
 }
 
 impl Watched {
     /// Finds the name of a kernel, if it is not known; the code object may have been loaded just now.
-    fn find_name<S: RecordSink>(
+    fn find_name(
         &mut self,
         pid: u32,
         kernel_object: u64,
         joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), SinkError> {
         if self.kernels.contains(&kernel_object) {
             return Ok(());
         }
         // At once when the kernel is first launched: the process may end, or unload it, before the next look.
         let every_ns = if self.looked_for.insert(kernel_object) { 0 } else { LOOK_AGAIN_NS };
-        self.look(pid, every_ns, joiner, sink)?;
+        self.look(pid, every_ns, joiner)?;
         if self.process.is_none() || self.objects.is_none() {
             // The name will not come: no operation need wait for it.
             self.kernels.insert(kernel_object);
             let symbol = Symbol { kernel_object, ..Symbol::default() };
-            return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()), sink);
+            return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()));
         }
         self.unnamed |= !self.kernels.contains(&kernel_object);
         Ok(())
     }
 
     /// Sends the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
-    fn look<S: RecordSink>(
-        &mut self,
-        pid: u32,
-        every_ns: u64,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    fn look(&mut self, pid: u32, every_ns: u64, joiner: &mut Joiner) -> Result<(), SinkError> {
         let now_ns = clock::now_ns();
         if now_ns.saturating_sub(self.looked_ns) < every_ns.max(self.look_took_ns * PAUSE) {
             return Ok(());
@@ -372,21 +352,20 @@ impl Watched {
         for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
-            joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), sink)?;
+            joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name))?;
         }
         Ok(())
     }
 
     /// Writes the packets with signals whose fate is known, now that all records made before `horizon_ns` have come.
     /// Reads the signals unless that was done less than `pause_ns` ago.
-    fn settle<S: RecordSink>(
+    fn settle(
         &mut self,
         horizon_ns: u64,
         now_ns: u64,
         pause_ns: u64,
         joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), SinkError> {
         let is_due = now_ns.saturating_sub(self.read_ns) >= pause_ns;
         let process = self.process.as_ref().map(|(_, process)| process).filter(|_| is_due);
         let mut settle =
@@ -398,25 +377,20 @@ impl Watched {
         } else {
             settle(None)
         };
-        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, sink))?;
+        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner))?;
         // All at once: the error is that of the clock by which they were converted.
         for queue in self.queues.values_mut().filter(|queue| queue.ticks.is_ready()) {
-            queue.release(joiner, sink)?;
+            queue.release(joiner)?;
         }
         Ok(())
     }
 
     /// Notes the fate of a packet, and writes the packet if its times will never be known.
-    fn decide<S: RecordSink>(
-        &mut self,
-        fate: SettledPacket,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    fn decide(&mut self, fate: SettledPacket, joiner: &mut Joiner) -> Result<(), SinkError> {
         let seen = fate.seen;
         let (Some((ticks, read_ns)), Some(queue)) = (fate.ran, self.queues.get_mut(&seen.queue))
         else {
-            return joiner.ended_outside(seen.key, None, sink);
+            return joiner.ended_outside(seen.key, None);
         };
         queue.ticks.started(ticks[0], seen.time_ns);
         queue.ticks.ended(ticks[1], read_ns);
@@ -435,16 +409,12 @@ fn taking<T>(process: &LiveProcess, look: impl FnOnce() -> T) -> (T, u64) {
 
 impl Queue {
     /// Writes the packets that were held back, as far as the clock is known.
-    fn release<S: RecordSink>(
-        &mut self,
-        joiner: &mut Joiner,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
+    fn release(&mut self, joiner: &mut Joiner) -> Result<(), SinkError> {
         let mut converted = false;
         for (seen, ticks) in std::mem::take(&mut self.held) {
             let complete = self.complete(&seen, ticks);
             converted |= complete.is_some();
-            joiner.ended_outside(seen.key, complete, sink)?;
+            joiner.ended_outside(seen.key, complete)?;
         }
         if converted {
             let error_ns = self.ticks.error_ns().unwrap_or(UNKNOWN_CLOCK_ERROR_NS);

@@ -215,6 +215,11 @@ impl Reader {
         }
     }
 
+    /// Whether the rings are not read any more.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Why the rings are not read any more, if the thread has failed. Records that it had not handed over are lost.
     pub fn failure(&mut self) -> Option<&str> {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
@@ -425,6 +430,8 @@ mod tests {
             }
             Ok(())
         };
-        assert_eq!(Reader::start(read).unwrap().failure(), None);
+        let mut reader = Reader::start(read).unwrap();
+        assert!(!reader.has_failed());
+        assert_eq!(reader.failure(), None);
     }
 }

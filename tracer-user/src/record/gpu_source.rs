@@ -1,24 +1,19 @@
 //! The source of GPU times: the one that is asked for ([`Gpu`], the option), and the one that a process has
 //! ([`GpuSource`]).
 //!
-//! Another source plugs in at these places:
+//! For another source add a value to [`GpuSource`], and to [`Gpu`] if it can be asked for. The compiler then asks for
+//! what the functions of this file decide: who gets the source, what becomes of it in a child and in another program,
+//! and how it is told of. Beside that it takes:
 //!
-//! * here: a value of `Gpu` if it can be asked for, and whether it wants the shim; a `GpuSource` for a process
-//!   that has it;
-//! * in `record/mod.rs`: whether it fits the other options;
-//! * in `session/attach.rs` and `session/follow.rs`: which processes get it, when they are attached to, are
-//!   forked, or execute another program; in `record/target.rs`: whether such a process still waits for it;
-//! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
-//!   and handing what it reads to `join::Joiner`, stopped by `session/finish.rs`; and a file of steps, as
-//!   `give_shim` and `see_outside`, which also say what is tried next;
+//! * a part of `session` that owns it, as `shims` and `outside` own theirs: it hands what it reads to `join::Joiner`
+//!   (`session/drain.rs`), ends in a step of `session/finish.rs`, and counts what it loses (`losses.rs`);
+//! * a file of steps there, as `give_shim` and `see_outside`, which also say what is tried next;
 //! * in `join/operation.rs`: whether its operations have everything that a shim sends (`outside` marks those of the
 //!   source that has not), and in `tracer_records::model` how a record is marked whose times are estimates;
-//! * in `tracer_common::bpf`, `tracer-ebpf` and `record/select.rs`, if it needs probes;
-//! * in `record/prospect.rs` and `doctor.rs`: whether a process would get it; in `privileges.rs` and
-//!   docs/security.md: the rights that it takes;
-//! * its losses: in `session/finish.rs`, which writes them, and `Session::lost`, which counts them meanwhile;
-//! * in `session/ended.rs`: why it recorded nothing, and for which processes that is reported;
-//! * in `record/outcome.rs`: the name of its share of the kernels; in `docs/attach.md`, which lists the sources.
+//! * where it needs probes: `tracer_common::bpf`, `tracer-ebpf`, `record/select.rs`; where it needs rights:
+//!   `privileges.rs` and docs/security.md;
+//! * for `roctap doctor`: `record/prospect.rs`; in `record/outcome.rs` the name of its share of the kernels; and a line
+//!   of docs/attach.md.
 //!
 //! Traces name a process's source `gpu_tier`.
 
@@ -53,6 +48,23 @@ impl Gpu {
     }
 }
 
+/// Whether a process has a shared memory for its shim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// It has none.
+    None,
+    /// The program that it ran before had one.
+    Earlier,
+    /// Its shim writes to one.
+    Recording,
+    /// Its shim has one, and records nothing, for this reason.
+    Helpless(&'static str),
+}
+
+/// Why a shim that was loaded has no memory.
+pub const TOO_MANY: &str =
+    "as many processes as can have GPU times at once had them already; --processes allows more";
+
 /// The source of a process's GPU times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuSource {
@@ -75,9 +87,97 @@ pub enum GpuSource {
 }
 
 impl GpuSource {
+    /// The source of a command that is about to start; `has_shim` if roctap has one for it.
+    pub fn of_command(gpu: Gpu, has_shim: bool) -> Self {
+        match gpu {
+            Gpu::Off => Self::Off,
+            Gpu::Auto | Gpu::Inject | Gpu::Tools if has_shim => Self::AtStart,
+            Gpu::Auto | Gpu::Inject | Gpu::Tools | Gpu::Uprobes => {
+                Self::Uprobes("nothing was to be put into the process (--gpu uprobes)".to_owned())
+            }
+        }
+    }
+
+    /// The source of a process that runs already.
+    pub fn of_running(gpu: Gpu, has_shim: bool) -> Self {
+        match Self::of_command(gpu, has_shim) {
+            Self::AtStart => Self::Waiting,
+            source => source,
+        }
+    }
+
+    /// The source of a forked child of a process with this source.
+    pub fn of_child(&self) -> Self {
+        match self {
+            Self::Tables | Self::Unused | Self::Forked => Self::Unused,
+            Self::Off | Self::AtStart | Self::Waiting | Self::Held(_) | Self::Uprobes(_) => {
+                self.clone()
+            }
+        }
+    }
+
+    /// The source of another program that the process executes, if it is not the same.
+    pub fn of_next_program(&self, gpu: Gpu) -> Option<Self> {
+        match self {
+            Self::Tables | Self::Unused | Self::Forked | Self::Uprobes(_) => {
+                gpu.wants_shim().then_some(Self::Waiting)
+            }
+            Self::Off | Self::AtStart | Self::Waiting | Self::Held(_) => None,
+        }
+    }
+
     /// Whether the process gets the shim as soon as that is possible.
     pub fn is_awaited(&self) -> bool {
         matches!(self, Self::Waiting | Self::Held(_))
+    }
+
+    /// Whether the source begins with a library that the process has not loaded yet; `has_doorbells` if its doorbells
+    /// have their probes, or cannot have any.
+    pub fn waits_for_library(&self, has_doorbells: bool) -> bool {
+        match self {
+            Self::Waiting | Self::Held(_) => true,
+            Self::Uprobes(_) => !has_doorbells,
+            Self::Off | Self::AtStart | Self::Tables | Self::Unused | Self::Forked => false,
+        }
+    }
+
+    /// Whether probes at its doorbells see its GPU work, or may have to.
+    pub fn may_be_outside(&self) -> bool {
+        match self {
+            Self::Uprobes(_) | Self::AtStart => true,
+            Self::Off
+            | Self::Waiting
+            | Self::Held(_)
+            | Self::Tables
+            | Self::Unused
+            | Self::Forked => false,
+        }
+    }
+
+    /// What the trace says of a process that has ended; `were_full` if no memory was free at some time.
+    pub fn tier(&self, claim: Claim, were_full: bool) -> String {
+        match (self, claim) {
+            (Self::Off, _) => String::new(),
+            (Self::AtStart, Claim::None) if were_full => format!("none: {TOO_MANY}"),
+            (Self::AtStart, Claim::None) => "none: the shim was not loaded".to_owned(),
+            (Self::AtStart, Claim::Helpless(why)) => format!("none: {why}"),
+            (source, _) => source.to_string(),
+        }
+    }
+
+    /// Why no kernel of a process was recorded that launched some.
+    pub fn why_silent(&self, claim: Claim, were_full: bool) -> String {
+        match (self, claim) {
+            (Self::Uprobes(why), _) => why.clone(),
+            (_, Claim::Helpless(why)) => why.to_owned(),
+            (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
+            (Self::AtStart, _) if were_full => TOO_MANY.to_owned(),
+            (Self::AtStart, _) => {
+                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
+                    .to_owned()
+            }
+            (source, _) => source.to_string(),
+        }
     }
 }
 

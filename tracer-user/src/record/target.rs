@@ -9,7 +9,11 @@ use std::{
 use tracer_common::{activity::Domain, slots::tables};
 use tracer_records::model::{self, Process};
 
-use super::{gpu_source::GpuSource, removal::Removal, select::Doorbells};
+use super::{
+    gpu_source::{Claim, GpuSource},
+    removal::Removal,
+    select::Doorbells,
+};
 use crate::{
     discover::{Changed, FileId, Loader, PlannedFile, Subject},
     plan::Followed,
@@ -30,19 +34,6 @@ pub struct MappingsLook {
     pub pages: u64,
     /// The time that the look took: the more mappings, the longer.
     pub took: Duration,
-}
-
-/// Whether a process has a shared memory for its shim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Claim {
-    /// It has none.
-    None,
-    /// The program that it ran before had one.
-    Earlier,
-    /// Its shim writes to one.
-    Recording,
-    /// Its shim has one, and records nothing, for this reason.
-    Helpless(&'static str),
 }
 
 /// The probes that are to be placed in a library.
@@ -132,15 +123,7 @@ impl Target {
         if self.seen.is_some_and(|seen| seen.at.elapsed() < seen.took * SEEN_SHARE) {
             return true;
         }
-        let waits = match self.gpu_source {
-            GpuSource::Waiting | GpuSource::Held(_) => true,
-            GpuSource::Uprobes(_) => self.doorbells.is_none(),
-            GpuSource::Off
-            | GpuSource::AtStart
-            | GpuSource::Tables
-            | GpuSource::Unused
-            | GpuSource::Forked => false,
-        };
+        let waits = self.gpu_source.waits_for_library(self.doorbells.is_some());
         let same = |seen: MappingsLook| seen.pages == pages && seen.at.elapsed() < SEEN_INTERVAL;
         !waits && self.seen.is_some_and(same)
     }

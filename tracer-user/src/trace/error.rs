@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tracer_records::sink::SinkError;
+
 use super::damage::Damage;
 
 /// A trace file could not be written or read.
@@ -125,4 +127,10 @@ pub enum TraceError {
         /// The error.
         cause: io::Error,
     },
+}
+
+impl From<TraceError> for SinkError {
+    fn from(error: TraceError) -> Self {
+        Box::<dyn std::error::Error + Send + Sync>::from(error).into()
+    }
 }

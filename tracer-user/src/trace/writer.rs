@@ -23,7 +23,13 @@ use super::tables::Increment;
 use super::wire;
 use crate::budget::Budget;
 use tracer_records::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
-use tracer_records::sink::RecordSink;
+use tracer_records::sink::{RecordSink, SinkError};
+
+/// The loss of names and descriptions beyond the limits: a program can make any number of them.
+const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, of one process no more than half of what others leave, and 16 MiB of descriptions";
+
+const _: () = assert!(WRITTEN_TABLES == 256 << 20);
+const _: () = assert!(WRITTEN_OF_A_PROCESS == 16 << 20);
 
 /// Writes one trace file.
 ///
@@ -200,11 +206,6 @@ impl Writer {
         self.left_out
     }
 
-    /// Bytes of the file up to its last whole chunk.
-    pub fn written_bytes(&self) -> u64 {
-        self.whole_bytes
-    }
-
     /// Writes the collected events and entries, if there are any.
     ///
     /// When the write fails, the file is cut back to its last whole chunk, the collected events and entries are lost,
@@ -220,14 +221,6 @@ impl Writer {
             && self.increment.is_empty()
         {
             return Ok(());
-        }
-        self.write_chunks(chunk_kind::DATA)
-    }
-
-    /// Writes the collected events and entries, even if there are none: from here on, there is a trace.
-    pub fn begin(&mut self) -> Result<(), TraceError> {
-        if self.closed {
-            return Err(self.closed_error());
         }
         self.write_chunks(chunk_kind::DATA)
     }
@@ -351,15 +344,33 @@ impl Writer {
 }
 
 impl RecordSink for Writer {
-    type Error = TraceError;
-
-    fn push(&mut self, event: Event) -> Result<(), Self::Error> {
+    /// Writes the collected events and entries, even if there are none: from here on, there is a trace.
+    fn begin(&mut self) -> Result<(), SinkError> {
         if self.closed {
-            return Err(self.closed_error());
+            return Err(self.closed_error().into());
+        }
+        Ok(self.write_chunks(chunk_kind::DATA)?)
+    }
+
+    fn push(&mut self, event: Event) -> Result<(), SinkError> {
+        if self.closed {
+            return Err(self.closed_error().into());
         }
         wire::encode(&mut self.events, &event);
         self.event_count += 1;
-        if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
+        if self.events.len() >= CHUNK_TARGET { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(self.flush_chunk()?)
+    }
+
+    fn finish(self: Box<Self>, end_clock: ClockOffsets) -> Result<(), SinkError> {
+        Ok((*self).finish(end_clock)?)
+    }
+
+    fn losses(&self) -> Vec<(&'static str, u64)> {
+        vec![(BEYOND_LIMITS, self.left_out)]
     }
 
     fn string(&mut self, process_id: u32, text: &str) -> StringId {

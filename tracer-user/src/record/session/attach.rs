@@ -12,7 +12,7 @@ use crate::{
     discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
     probe::Site,
     record::{
-        gpu_source::{Gpu, GpuSource},
+        gpu_source::GpuSource,
         stop::Stop,
         target::{Planned, Target},
     },
@@ -36,11 +36,7 @@ impl Session {
     /// Attaches to the held command: its libraries are guessed, since it maps none yet.
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
-        let source = if self.shims.shim().is_some() {
-            GpuSource::AtStart
-        } else {
-            self.source_without_shim()
-        };
+        let source = GpuSource::of_command(self.shims.gpu(), self.shims.shim().is_some());
         if !self.following.wanted {
             self.shims.keep_for(pid);
         }
@@ -113,7 +109,7 @@ impl Session {
             }
         }
         // The shims of other processes have gone on writing.
-        self.shims.drain_shares(&mut self.recorder)?;
+        self.shims.drain_shares(&mut self.recorder.joiner)?;
         attached
     }
 
@@ -126,11 +122,7 @@ impl Session {
     fn try_attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
         let pid = subject.pid();
         let info = subject.by_number(discover::process_info)?;
-        let source = if self.shims.shim().is_some() {
-            GpuSource::Waiting
-        } else {
-            self.source_without_shim()
-        };
+        let source = GpuSource::of_running(self.shims.gpu(), self.shims.shim().is_some());
         self.add_target(Arc::clone(&subject), info.command, source)?;
         self.look_at_clock(pid);
         self.probes.track(pid)?;
@@ -155,15 +147,6 @@ impl Session {
         Ok(subject.by_number(Ok::<_, Ended>).map(drop)?)
     }
 
-    fn source_without_shim(&self) -> GpuSource {
-        match self.shims.gpu() {
-            Gpu::Off => GpuSource::Off,
-            Gpu::Auto | Gpu::Inject | Gpu::Tools | Gpu::Uprobes => GpuSource::Uprobes(
-                "nothing was to be put into the process (--gpu uprobes)".to_owned(),
-            ),
-        }
-    }
-
     /// Adds a process, which may have the number of one that has ended.
     pub(super) fn add_target(
         &mut self,
@@ -174,7 +157,7 @@ impl Session {
         let pid = subject.pid();
         if self.processes.has_ended(pid) {
             self.shims.look(|ended| ended == pid);
-            self.shims.drain(&mut self.recorder, |_, _| {})?;
+            self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
             self.give_up_memories();
             self.retire(pid);
             self.forget(pid)?;

@@ -7,11 +7,19 @@ use std::{
 
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, MarkRecord, PacketRecord,
-    ProcessRecord, SignalRecord, flag, kind,
+    ProcessRecord, SignalRecord, kind,
 };
-use zerocopy::FromBytes as _;
+use zerocopy::FromBytes;
 
 use super::{Session, give_shim::Failure, messages};
+use crate::clock;
+
+/// Takes a record from the beginning of `bytes`, if it is whole.
+fn take<T: FromBytes>(bytes: &mut &[u8]) -> Option<T> {
+    let (record, rest) = T::read_from_prefix(bytes).ok()?;
+    *bytes = rest;
+    Some(record)
+}
 
 impl Session {
     /// Takes the records and frames that are there, and waits at most `timeout` for records. Lets go of
@@ -24,9 +32,22 @@ impl Session {
         Ok(())
     }
 
-    /// As [`Session::drain`], but returns those processes, which cannot have the shim that the user insists on:
-    /// the caller lets go of them.
+    /// One turn: reads, joins, looks after the processes, and writes. As [`Session::drain`], but returns the processes
+    /// that cannot have the shim that the user insists on: the caller lets go of them.
     pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
+        let records = self.read(timeout)?;
+        self.join_records(&records)?;
+        self.look_after_shims();
+        let failures = self.go_on_injecting()?;
+        let now = Instant::now();
+        self.look_after_processes(now)?;
+        self.recorder.write(now)?;
+        Ok(failures)
+    }
+
+    /// Waits at most `timeout` for BPF records, and takes those that are there. The shims' frames go to the joiner as
+    /// they are read.
+    fn read(&mut self, timeout: Duration) -> anyhow::Result<Vec<u8>> {
         // Returns soon if threads that put shims into processes wait for answers.
         let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
         let mut records = self.probes.take(soon.min(timeout));
@@ -34,50 +55,53 @@ impl Session {
         // A share of the shims' frames, and then more BPF records: the operations wait for the records of their
         // calls, and calls for those of the calls around them. The backup reader empties shims' rings that fill
         // meanwhile.
-        self.shims.drain_shares(&mut self.recorder)?;
+        self.shims.drain_shares(&mut self.recorder.joiner)?;
         self.probes.take_more(&mut records);
-        self.join_records(&records)?;
+        Ok(records)
+    }
+
+    fn look_after_shims(&mut self) {
         self.give_up_memories();
         self.ask_for_calls();
         self.take_over();
         self.shims.beat();
-        let failures = self.go_on_injecting()?;
-        let now = Instant::now();
+    }
+
+    /// Looks at the processes, if it is time, and for new ones.
+    fn look_after_processes(&mut self, now: Instant) -> anyhow::Result<()> {
         if self.pace.is_due(now) {
-            self.recorder.tick()?;
+            self.recorder.joiner.tick(clock::now_ns())?;
             self.look_outside()?;
             self.remove_covered();
             let scan = self.scan()?;
             self.pace.scanned(now, Instant::now(), scan);
         }
-        self.attach_new(now)?;
-        self.recorder.write(now)?;
-        Ok(failures)
+        self.attach_new(now)
     }
 
     /// Takes everything that is there, in turns: some operations, and then the calls that they wait for.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
         for _ in 1..self.shims.shares() {
-            self.shims.drain_shares(&mut self.recorder)?;
+            self.shims.drain_shares(&mut self.recorder.joiner)?;
             self.ask_for_calls();
             let records = self.probes.take(Duration::ZERO);
             self.join_records(&records)?;
         }
-        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
         self.ask_for_calls();
         let records = self.probes.take_all();
         self.join_records(&records)?;
-        Ok(self.shims.drain(&mut self.recorder, |_, _| {})?)
+        Ok(self.shims.drain(&mut self.recorder.joiner, |_, _| {})?)
     }
 
     /// Takes these records, and writes the shims' calls that have waited for them.
     fn join_records(&mut self, records: &[u8]) -> anyhow::Result<()> {
         self.take_records(records, |_| {})?;
-        Ok(self.recorder.settle_calls(self.probes.answered())?)
+        Ok(self.recorder.joiner.settle_calls(self.probes.answered())?)
     }
 
     fn ask_for_calls(&mut self) {
-        self.recorder.ask_for_calls(|tid| self.probes.open_on(tid), || self.probes.ask());
+        self.recorder.joiner.ask_for_calls(|tid| self.probes.open_on(tid), || self.probes.ask());
     }
 
     pub(super) fn take_records(
@@ -89,56 +113,45 @@ impl Session {
         let mut lives = Vec::new();
         let mut for_messages = messages::AT_ONCE;
         while let Ok((header, _)) = Header::read_from_prefix(bytes) {
-            let rest = match header.kind {
+            match header.kind {
                 kind::API => {
-                    let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
+                    let Some(call) = take::<ApiRecord>(&mut bytes) else { break };
                     on_call(&call);
-                    self.departed.on_other_stacks +=
-                        u64::from(call.header.flags & flag::OTHER_STACK != 0);
-                    self.recorder.api(&call)?;
-                    rest
+                    self.departed.add_call(&call);
+                    self.recorder.joiner.api(&call)?;
                 }
                 kind::MARK => {
-                    let Ok((mut mark, rest)) = MarkRecord::read_from_prefix(bytes) else { break };
+                    let Some(mut mark) = take::<MarkRecord>(&mut bytes) else { break };
                     on_call(&mark.call);
-                    self.departed.on_other_stacks +=
-                        u64::from(mark.call.header.flags & flag::OTHER_STACK != 0);
+                    self.departed.add_call(&mark.call);
                     self.read_message_again(&mut mark, &mut for_messages);
-                    self.recorder.mark(&mark)?;
-                    rest
+                    self.recorder.joiner.mark(&mark)?;
                 }
                 kind::LINK => {
-                    let Ok((link, rest)) = LinkRecord::read_from_prefix(bytes) else { break };
-                    self.recorder.link(&link)?;
-                    rest
+                    let Some(link) = take::<LinkRecord>(&mut bytes) else { break };
+                    self.recorder.joiner.link(&link)?;
                 }
                 kind::PACKET => {
-                    let Ok((packet, rest)) = PacketRecord::read_from_prefix(bytes) else { break };
+                    let Some(packet) = take::<PacketRecord>(&mut bytes) else { break };
                     self.take_packet(&packet)?;
-                    rest
                 }
                 kind::BATCH => {
-                    let Ok((batch, rest)) = BatchRecord::read_from_prefix(bytes) else { break };
+                    let Some(batch) = take::<BatchRecord>(&mut bytes) else { break };
                     self.take_batch(&batch)?;
-                    rest
                 }
                 kind::SIGNAL => {
-                    let Ok((signal, rest)) = SignalRecord::read_from_prefix(bytes) else { break };
+                    let Some(signal) = take::<SignalRecord>(&mut bytes) else { break };
                     self.outside.signal(&signal);
-                    rest
                 }
                 kind::LOAD => {
-                    let Ok((load, rest)) = LoadRecord::read_from_prefix(bytes) else { break };
+                    let Some(load) = take::<LoadRecord>(&mut bytes) else { break };
                     loading.entry(load.header.pid).or_default().push(load);
-                    rest
                 }
                 _ => {
-                    let Ok((life, rest)) = ProcessRecord::read_from_prefix(bytes) else { break };
+                    let Some(life) = take::<ProcessRecord>(&mut bytes) else { break };
                     lives.push(life);
-                    rest
                 }
-            };
-            bytes = rest;
+            }
         }
         // The rings of the CPUs are read one after the other: a child's own fork may come before its birth.
         lives.sort_by_key(|life| life.time_ns);

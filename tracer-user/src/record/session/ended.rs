@@ -1,15 +1,15 @@
 //! Processes that have ended: their probes are removed, their memories are offered to others, and facts for the notices
 //! at the end are kept. Nothing else of these processes stays.
 
-use super::{Session, see_outside::TOO_MANY};
+use super::Session;
 use crate::{
     clock,
     join::Launches,
     record::{
         connection::{Account, ProgramEnd},
-        gpu_source::{Gpu, GpuSource},
+        gpu_source::{Claim, Gpu, GpuSource},
         outcome::Silent,
-        target::{Claim, Target},
+        target::Target,
     },
     shown::counted,
 };
@@ -76,7 +76,7 @@ impl Session {
         let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
         let departed = &mut self.departed;
         departed.rocm_seen |= !target.info.libraries.is_empty() || target.leaves_to_shim();
-        let left = target.left_to_nobody(|domain| self.recorder.saw_by_probes(pid, domain));
+        let left = target.left_to_nobody(|domain| self.recorder.joiner.saw_by_probes(pid, domain));
         if left > 0 && departed.left_to_nobody.is_none() {
             departed.left_to_nobody = Some(format!(
                 "process {pid}: no shim recorded calls of {} there, which can be probed only at 16 µs a call: they were left out; --allow-slow includes them",
@@ -84,17 +84,11 @@ impl Session {
             ));
         }
         let were_full = self.shims.were_full_since(target.info.attached_ns);
-        target.info.gpu_tier = match (&target.gpu_source, target.claim) {
-            (GpuSource::Off, _) => String::new(),
-            (GpuSource::AtStart, Claim::None) if were_full => format!("none: {TOO_MANY}"),
-            (GpuSource::AtStart, Claim::None) => "none: the shim was not loaded".to_owned(),
-            (GpuSource::AtStart, Claim::Helpless(why)) => format!("none: {why}"),
-            (source, _) => source.to_string(),
-        };
+        target.info.gpu_tier = target.gpu_source.tier(target.claim, were_full);
         // The records that wait are written first: missing kernels may be among them.
-        let Launches { launches, early, dispatches } = self.recorder.ended(pid)?;
+        let Launches { launches, early, dispatches } = self.recorder.joiner.ended(pid)?;
         if self.shims.gpu() != Gpu::Off && launches > 0 && dispatches == 0 {
-            let reason = self.reason_for_silence(&target);
+            let reason = target.gpu_source.why_silent(target.claim, were_full);
             if target.gpu_source == GpuSource::AtStart {
                 target.info.gpu_tier = format!("none: {reason}");
             }
@@ -114,21 +108,5 @@ impl Session {
         }
         self.recorder.process(pid, target.info);
         Ok(())
-    }
-
-    fn reason_for_silence(&self, target: &Target) -> String {
-        match (&target.gpu_source, target.claim) {
-            (GpuSource::Uprobes(why), _) => why.clone(),
-            (_, Claim::Helpless(why)) => why.to_owned(),
-            (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
-            (GpuSource::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
-                TOO_MANY.to_owned()
-            }
-            (GpuSource::AtStart, _) => {
-                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
-                    .to_owned()
-            }
-            (source, _) => source.to_string(),
-        }
     }
 }

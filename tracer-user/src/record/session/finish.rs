@@ -3,25 +3,121 @@
 use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use tracer_common::bpf::flag;
-use tracer_common::loss::BpfLoss;
 
 use super::Session;
 use crate::{
     clock::{self, Patience},
+    losses::{Loss, Losses},
     privileges,
     probe::Attachment,
     record::{connection::Connection, options::Options, outcome, stop::Stop},
-    trace,
 };
 
-/// The loss of names and descriptions beyond the limits: a program can make any number of them.
-const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, of one process no more than half of what others leave, and 16 MiB of descriptions";
+/// A step of the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// No process gets a shim any more, and threads that put shims into processes have ended.
+    EndInjections,
+    /// The time of the end is taken: GPU work that is enqueued later is not recorded.
+    TakeTime,
+    /// The shims are told to stop, and what they had in flight is recorded.
+    StopShims,
+    /// Calls that are open in the shims' processes are recorded as such.
+    TakeOpenShimCalls,
+    /// The entry probes are removed.
+    RemoveEntries,
+    /// All other probes are removed, and calls that are open are recorded as such.
+    RemoveReturns,
+    /// The shims' calls are written, with the calls around them.
+    SettleCalls,
+    /// Nobody's GPU work is seen from outside any more.
+    EndOutside,
+    /// From here on probes are only dropped, and files only written.
+    DropPrivileges,
+    /// Operations that wait for a part are written without it.
+    JoinTheRest,
+    /// The counters of losses are written.
+    WriteLosses,
+    /// The processes are described as they were at the end.
+    ForgetProcesses,
+}
 
-/// The records that the thread that reads the BPF rings had taken, or had still to take, when it failed.
-const UNREAD: &str = "BPF records: unread, since the thread that reads them failed (at least)";
+impl Step {
+    /// The steps in their order.
+    const ORDER: [Self; 12] = [
+        Self::EndInjections,
+        Self::TakeTime,
+        Self::StopShims,
+        Self::TakeOpenShimCalls,
+        Self::RemoveEntries,
+        Self::RemoveReturns,
+        Self::SettleCalls,
+        Self::EndOutside,
+        Self::DropPrivileges,
+        Self::JoinTheRest,
+        Self::WriteLosses,
+        Self::ForgetProcesses,
+    ];
 
-const _: () = assert!(trace::limits::WRITTEN_TABLES == 256 << 20);
-const _: () = assert!(trace::limits::WRITTEN_OF_A_PROCESS == 16 << 20);
+    /// The steps that have to be done before this one.
+    #[cfg(test)]
+    fn needs(self) -> &'static [Self] {
+        match self {
+            Self::EndInjections => &[],
+            // A shim that is put in now would record.
+            Self::TakeTime | Self::StopShims => &[Self::EndInjections],
+            // Calls that return while the shims stop are whole.
+            Self::TakeOpenShimCalls => &[Self::StopShims],
+            // A call that is recorded without its kernel does less harm than a kernel whose call is not known.
+            Self::RemoveEntries => &[Self::StopShims, Self::TakeOpenShimCalls],
+            // A call whose entry is probed needs its return.
+            Self::RemoveReturns => &[Self::RemoveEntries],
+            // The calls around them are known now.
+            Self::SettleCalls => &[Self::TakeOpenShimCalls, Self::RemoveReturns],
+            // The last packets have come.
+            Self::EndOutside => &[Self::RemoveReturns],
+            // Probes, and the memory of processes, need them.
+            Self::DropPrivileges => &[Self::RemoveReturns, Self::EndOutside],
+            Self::JoinTheRest => &[Self::SettleCalls, Self::EndOutside],
+            // What is incomplete is counted.
+            Self::WriteLosses => &[Self::JoinTheRest],
+            // What a process's memory says of its losses says also how exact its clock was.
+            Self::ForgetProcesses => &[Self::WriteLosses],
+        }
+    }
+
+    fn run(self, session: &mut Session, stop: &Stop) -> anyhow::Result<()> {
+        match self {
+            Self::EndInjections => session.end_injections(stop),
+            Self::TakeTime => {
+                session.take_time();
+                Ok(())
+            }
+            Self::StopShims => {
+                session.shims.stop();
+                session.let_shims_drain()
+            }
+            Self::TakeOpenShimCalls => session.take_open_shim_calls(),
+            Self::RemoveEntries => session.remove_entries(),
+            Self::RemoveReturns => session.remove_returns(),
+            Self::SettleCalls => Ok(session.recorder.joiner.settle_calls(u64::MAX)?),
+            Self::EndOutside => {
+                session.look_outside()?;
+                session.outside.pids().into_iter().try_for_each(|pid| session.end_outside(pid))
+            }
+            Self::DropPrivileges => {
+                privileges::drop_all();
+                Ok(())
+            }
+            Self::JoinTheRest => Ok(session.recorder.joiner.join_the_rest()?),
+            Self::WriteLosses => session.write_losses(),
+            Self::ForgetProcesses => {
+                let all = session.processes.those(|_| true);
+                all.into_iter().try_for_each(|pid| session.forget(pid))
+            }
+        }
+    }
+}
 
 impl Session {
     /// Detaches, takes the remaining records, and writes the end of the trace.
@@ -31,61 +127,41 @@ impl Session {
         command: &outcome::CommandState,
         stop: &Stop,
     ) -> anyhow::Result<ExitCode> {
-        (self.ending, self.watch) = (true, None);
-        self.let_injections_end(stop)?;
-        let ended_ns = clock::now_ns();
-        let living = self.processes.iter_mut().map(|(_, target)| target);
-        for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
-            target.info.detached_ns = ended_ns;
-        }
-        self.recorder.gpu_until(ended_ns);
-        // The shims stop first: a call that is recorded without its kernel does less harm than a kernel whose call is
-        // not known.
-        self.shims.stop();
-        self.let_shims_drain()?;
-        self.take_open_shim_calls()?;
-        self.remove_entries()?;
-        self.remove_returns()?;
-        self.recorder.settle_calls(u64::MAX)?;
-        self.look_outside()?;
-        self.outside.pids().into_iter().try_for_each(|pid| self.end_outside(pid))?;
-        // From here on probes are only dropped, and files only written.
-        privileges::drop_all();
-        self.recorder.join_the_rest()?;
-        self.write_losses()?;
-        let all = self.processes.those(|_| true);
-        all.into_iter().try_for_each(|pid| self.forget(pid))?;
+        Step::ORDER.into_iter().try_for_each(|step| step.run(&mut self, stop))?;
         let outcome = outcome::RecordingOutcome {
             options,
             command,
-            counts: self.recorder.counts(),
+            counts: self.recorder.joiner.counts(),
             losses: self.recorder.losses(),
-            rocm_seen: self.departed.rocm_seen && self.recorder.counts().calls > 0,
+            rocm_seen: self.departed.rocm_seen && self.recorder.joiner.counts().calls > 0,
             failed: self.failed,
             broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
-            silent: self.departed.silent,
+            silent: std::mem::take(&mut self.departed.silent),
             unmatched: self.departed.unmatched,
             was_late: self.departed.was_late,
         };
         let mut notices = outcome.notices();
-        if self.departed.more_silent > 0 {
-            let more = self.departed.more_silent;
-            notices
-                .push(format!("{more} more processes launched kernels of which none was recorded"));
-        }
-        if self.departed.on_other_stacks > 0 {
-            notices.push(format!(
-                "{} calls were made on stacks of fibres: they were recorded at their entry, without duration and result",
-                self.departed.on_other_stacks
-            ));
-        }
+        notices.extend(self.departed.notices());
         notices.extend(self.plans.unused_globs());
-        notices.extend(self.departed.left_to_nobody);
         notices.extend(self.following.notices());
         self.recorder.last_notices(&mut notices);
         self.recorder.finish()?;
         outcome.print(&notices);
         Ok(outcome.exit_code())
+    }
+
+    fn end_injections(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        (self.ending, self.watch) = (true, None);
+        self.let_injections_end(stop)
+    }
+
+    fn take_time(&mut self) {
+        let ended_ns = clock::now_ns();
+        let living = self.processes.iter_mut().map(|(_, target)| target);
+        for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
+            target.info.detached_ns = ended_ns;
+        }
+        self.recorder.joiner.gpu_until(ended_ns);
     }
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
@@ -113,7 +189,7 @@ impl Session {
         })?;
         open.extend(self.probes.open_calls());
         open.retain(|call| recorded.insert((call.header.pid, call.correlation_id)));
-        open.iter().try_for_each(|call| self.recorder.api(call))?;
+        open.iter().try_for_each(|call| self.recorder.joiner.api(call))?;
         Ok(())
     }
 
@@ -122,12 +198,12 @@ impl Session {
     fn take_open_shim_calls(&mut self) -> anyhow::Result<()> {
         let open: Vec<_> = self.shims.iter_mut().flat_map(Connection::open_calls).collect();
         let mut returned = HashSet::new();
-        self.shims.drain(&mut self.recorder, |pid, id| {
+        self.shims.drain(&mut self.recorder.joiner, |pid, id| {
             returned.insert((pid, id));
         })?;
         for (pid, tid, call) in open {
             if !returned.contains(&(pid, call.correlation_id)) {
-                self.recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                self.recorder.joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             }
         }
         self.drain_all()
@@ -150,31 +226,32 @@ impl Session {
 
     /// Writes all loss counters, including those that are zero.
     fn write_losses(&mut self) -> anyhow::Result<()> {
-        let recorder = &mut self.recorder;
-        for (cause, count) in BpfLoss::ALL.into_iter().zip(self.probes.losses()?) {
-            recorder.loss(0, cause.describe(), count);
-        }
-        recorder.loss(0, "BPF records: not understood", self.probes.malformed());
-        recorder.loss(0, UNREAD, self.probes.failure().is_some().into());
-        for (cause, count) in recorder.counts().losses() {
-            recorder.loss(0, cause, count);
-        }
-        for (cause, count) in self.outside.losses() {
-            recorder.loss(0, cause, count);
-        }
-        recorder.loss(0, BEYOND_LIMITS, recorder.left_out());
-        // The losses of processes that have ended were written; causes without losses were not.
-        for cause in self.shims.causes() {
-            recorder.loss(0, cause, 0);
+        for counting in self.all_that_lose().map(Losses::losses) {
+            for Loss { pid, cause, count } in counting? {
+                self.recorder.loss(pid, cause, count);
+            }
         }
         let accounts =
             self.shims.iter().filter_map(|c| Some((c.process()?, c.over(), c.account())));
         for (pid, over, account) in accounts.collect::<Vec<_>>() {
-            for &(cause, count) in &account.losses {
-                self.recorder.loss(pid, cause, count);
-            }
             self.take_account(pid, &account, over);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_comes_behind_those_that_it_needs() {
+        for (place, step) in Step::ORDER.into_iter().enumerate() {
+            let before = &Step::ORDER[..place];
+            assert!(!before.contains(&step), "{step:?} twice");
+            for needed in step.needs() {
+                assert!(before.contains(needed), "{step:?} before {needed:?}");
+            }
+        }
     }
 }

@@ -56,12 +56,8 @@ impl Session {
         }
         self.look_at_clock(pid);
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
-        let ended = matches!(
-            target.gpu_source,
-            GpuSource::Tables | GpuSource::Unused | GpuSource::Forked | GpuSource::Uprobes(_)
-        );
-        if ended && self.shims.gpu().wants_shim() {
-            target.gpu_source = GpuSource::Waiting;
+        if let Some(source) = target.gpu_source.of_next_program(self.shims.gpu()) {
+            target.gpu_source = source;
             target.dispatch_site = None;
             target.doorbells = None;
         }
@@ -73,11 +69,11 @@ impl Session {
         target.forget_stale();
         target.seen = None;
         self.recorder.process(pid, target.info.clone());
-        self.shims.drain(&mut self.recorder, |_, _| {})?;
-        self.shims.executed(pid, time_ns, &mut self.recorder);
+        self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
+        self.shims.executed(pid, time_ns, &mut self.recorder.joiner);
         self.injections.executed(pid, time_ns);
         self.end_outside(pid)?;
-        self.recorder.executed(pid, time_ns)?;
+        self.recorder.joiner.executed(pid, time_ns)?;
         if by != pid
             && let Err(error) = self.place_anew(pid, time_ns)
             && self.processes.is_alive(pid)
@@ -177,7 +173,7 @@ impl Session {
             self.probes.forget(child);
             // The child's shim may have written to a memory for a moment.
             self.shims.look(|pid| pid == child);
-            self.shims.drain(&mut self.recorder, |_, _| {})?;
+            self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
             return Ok(());
         };
         let Inheritance { command, source, planned, doorbells } = parent;
@@ -282,7 +278,7 @@ impl Session {
         }
         self.retire_ended()?;
         self.following.awaits_births(self.probes.answered());
-        self.shims.free_rings(&mut self.recorder);
+        self.shims.free_rings(&mut self.recorder.joiner);
         if let Some(text) = self.descriptors.look() {
             self.recorder.notice(&text);
         }

@@ -26,10 +26,7 @@ impl Inheritance {
     pub fn of(parent: &Target) -> Self {
         Self {
             command: parent.info.command.clone(),
-            source: match &parent.gpu_source {
-                GpuSource::Tables | GpuSource::Unused | GpuSource::Forked => GpuSource::Unused,
-                source => source.clone(),
-            },
+            source: parent.gpu_source.of_child(),
             planned: parent.planned.values().cloned().collect(),
             doorbells: parent.doorbell_places.clone(),
         }

@@ -73,7 +73,7 @@ impl Session {
                     let prepared = self.prepare(pid, handover);
                     let told = prepared.map(|prepared| {
                         // The shim may record, and its probe report its calls, before the shim has answered.
-                        self.recorder.shim_ids(pid, prepared.connection.call_ids());
+                        self.recorder.joiner.shim_ids(pid, prepared.connection.call_ids());
                         self.injections.prepared(pid, prepared);
                     });
                     // The thread waits for the answer.
@@ -144,7 +144,7 @@ impl Session {
                 let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
                 if executed_ns.is_some_and(|executed_ns| looked_ns < executed_ns) {
                     // The shim was in the program that the process ran before.
-                    self.shims.add_ended(connection, &mut self.recorder)?;
+                    self.shims.add_ended(connection, &mut self.recorder.joiner)?;
                     return Ok(None);
                 }
                 self.shims.add(connection);
@@ -153,7 +153,7 @@ impl Session {
                 target.dispatch_site = Some(site);
                 let source = GpuSource::Tables;
                 say(&format!("process {pid}: GPU times: {source}"));
-                self.recorder.gpu_from(pid, attached_ns);
+                self.recorder.joiner.gpu_from(pid, attached_ns);
                 source
             }
             Err(_) if occasion == Occasion::Attaching && !subject.is_alive() => {

@@ -39,6 +39,7 @@ use super::{options::Options, select::Selection};
 use crate::{
     clock,
     join::Counts,
+    losses::Losses,
     outside::Outside,
     probe::Placing,
     shim::{BackupReader, Shim},
@@ -100,7 +101,7 @@ impl Session {
             shims,
             injections: Injections::default(),
             outside: Outside::default(),
-            recorder: Recorder::new(options.join, trace),
+            recorder: Recorder::new(options.join, Box::new(trace)),
             following: Following::new(!options.no_follow),
             departed: Departed::default(),
             watch: options.all.then(Watch::new),
@@ -128,15 +129,21 @@ impl Session {
 
     /// The counts of joined records.
     pub fn counts(&self) -> Counts {
-        self.recorder.counts()
+        self.recorder.joiner.counts()
     }
 
-    /// How many records were lost so far, of the causes that are counted while recording.
+    /// How many records were lost so far.
     pub fn lost(&self) -> u64 {
-        let bpf = self.probes.losses().map(|losses| losses.iter().sum()).unwrap_or(0);
-        let outside = self.outside.losses().iter().map(|(_, count)| count).sum();
-        let all = [bpf, self.probes.malformed(), outside, self.shims.lost(), self.recorder.lost()];
-        all.into_iter().fold(0, u64::saturating_add)
+        let losses = self.all_that_lose().into_iter().flat_map(|counting| {
+            // The end says when they cannot be read.
+            counting.losses().unwrap_or_default()
+        });
+        losses.fold(self.recorder.lost(), |sum, loss| sum.saturating_add(loss.count))
+    }
+
+    /// The parts that can lose records, beside those of programs that are gone.
+    fn all_that_lose(&self) -> [&dyn Losses; 4] {
+        [&self.probes, &self.recorder.joiner, &self.outside, &self.shims]
     }
 
     /// Whether no traced process lives any more and none can come; `command_ended` is true also if there is no command
@@ -154,8 +161,8 @@ impl Session {
     }
 
     /// Whether the recording must end now: nobody reads the rings any more.
-    pub fn is_cut_short(&mut self) -> bool {
-        self.probes.failure().is_some()
+    pub fn is_cut_short(&self) -> bool {
+        self.probes.have_failed()
     }
 
     /// Prints a message about something that is as it should be, and writes it into the trace.

@@ -124,7 +124,7 @@ impl Plans {
             recorder.notice(&text);
         }
         for (domain, operation, name) in self.selection.foreign() {
-            recorder.operation(domain.0, operation.into(), name);
+            recorder.joiner.sink().operation(domain.0, operation.into(), name);
         }
         let path = library.path.display();
         if !selected.slow.is_empty() {

@@ -7,12 +7,18 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::{Loader, Subject},
+    losses::{Loss, Losses},
     probe::{
         Attachment, Follow, Placing, ProbeError, ProbeOwner, Programs, Reader, Settings, Site,
     },
     record::{options::Options, select::Doorbells, target::Planned},
     shim::BackupReader,
 };
+
+/// The loss of records that are not of a known kind, or too short.
+const NOT_UNDERSTOOD: &str = "BPF records: not understood";
+/// The records that the thread that reads the BPF rings had taken, or had still to take, when it failed.
+const UNREAD: &str = "BPF records: unread, since the thread that reads them failed (at least)";
 
 fn owner(subject: &Subject) -> ProbeOwner {
     match subject.has_outlived_its_first_thread() {
@@ -167,14 +173,14 @@ impl Probes {
         self.reader.take_all()
     }
 
+    /// Whether the records are not read any more.
+    pub fn have_failed(&self) -> bool {
+        self.reader.has_failed()
+    }
+
     /// Why the records are not read any more, if the thread that reads them has failed.
     pub fn failure(&mut self) -> Option<&str> {
         self.reader.failure()
-    }
-
-    /// The number of records that could not be understood.
-    pub fn malformed(&self) -> u64 {
-        self.reader.malformed()
     }
 
     /// Asks to be told when all records that were made before this call have been taken.
@@ -196,9 +202,16 @@ impl Probes {
     pub fn open_calls(&self) -> Vec<ApiRecord> {
         self.programs.open_calls()
     }
+}
 
-    /// How many records the programs could not make, by cause.
-    pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
-        self.programs.losses()
+/// Records that the programs could not make, and those that nobody could read.
+impl Losses for Probes {
+    fn losses(&self) -> anyhow::Result<Vec<Loss>> {
+        let causes = BpfLoss::ALL.map(BpfLoss::describe);
+        let losses = causes.into_iter().zip(self.programs.losses()?).chain([
+            (NOT_UNDERSTOOD, self.reader.malformed()),
+            (UNREAD, self.reader.has_failed().into()),
+        ]);
+        Ok(losses.map(Loss::of_unknown).collect())
     }
 }

@@ -11,15 +11,11 @@ use crate::{
     probe::Attachment,
     record::{
         connection::Connection,
-        gpu_source::{Gpu, GpuSource},
+        gpu_source::{Claim, Gpu, GpuSource, TOO_MANY},
         select::Doorbells,
-        target::{Claim, Target},
+        target::Target,
     },
 };
-
-/// Why a shim that was loaded has no memory.
-pub(super) const TOO_MANY: &str =
-    "as many processes as can have GPU times at once had them already; --processes allows more";
 
 impl Session {
     /// Places probes where process `pid` rings doorbells, if one of `libraries` is the HSA runtime, and if only these
@@ -48,8 +44,7 @@ impl Session {
     }
 
     fn is_unseen(&self, target: &Target) -> bool {
-        let may_be_seen = matches!(target.gpu_source, GpuSource::Uprobes(_) | GpuSource::AtStart);
-        may_be_seen && target.doorbells.is_none()
+        target.gpu_source.may_be_outside() && target.doorbells.is_none()
     }
 
     fn place_doorbells(&mut self, pid: u32, found: anyhow::Result<Arc<Doorbells>>) {
@@ -78,7 +73,7 @@ impl Session {
         self.recorder.process(pid, target.info.clone());
         if !target.is_recorded_from_start {
             // Its calls were recorded before this, but the kernels that these launched were not seen.
-            self.recorder.gpu_from(pid, target.info.attached_ns);
+            self.recorder.joiner.gpu_from(pid, target.info.attached_ns);
         }
     }
 
@@ -147,7 +142,7 @@ impl Session {
 
     /// Puts the shim into processes that were to load it at start, did not, and have launched kernels since.
     pub(super) fn replace_missing_shims(&mut self) {
-        let launched = |pid: &u32| self.recorder.launches(*pid) > 0;
+        let launched = |pid: &u32| self.recorder.joiner.launches(*pid) > 0;
         let at_start = self.processes.those(|target| target.gpu_source == GpuSource::AtStart);
         let launched: Vec<u32> = at_start.into_iter().filter(launched).collect();
         for pid in launched {
@@ -177,8 +172,7 @@ impl Session {
             return Ok(());
         }
         self.look_into(packet.header);
-        let outside = &mut self.outside;
-        Ok(self.recorder.join(|joiner, trace| outside.packet(packet, joiner, trace))?)
+        Ok(self.outside.packet(packet, &mut self.recorder.joiner)?)
     }
 
     /// Takes packets that another packet's doorbell announced.
@@ -187,12 +181,11 @@ impl Session {
             return Ok(());
         }
         self.look_into(batch.header);
-        let outside = &mut self.outside;
-        Ok(self.recorder.join(|joiner, trace| outside.batch(batch, joiner, trace))?)
+        Ok(self.outside.batch(batch, &mut self.recorder.joiner)?)
     }
 
     fn look_into(&mut self, Header { pid, tid, .. }: Header) {
-        self.recorder.thread(pid, tid);
+        self.recorder.joiner.thread(pid, tid);
         let target = self.processes.get(pid);
         let from_start = target.is_some_and(|target| target.is_recorded_from_start);
         let subject = target.map(|target| Arc::clone(&target.subject));
@@ -211,14 +204,12 @@ impl Session {
             return Ok(());
         }
         let (request, answered) = (self.probes.ask(), self.probes.answered());
-        let outside = &mut self.outside;
-        Ok(self.recorder.join(|joiner, trace| outside.tick(request, answered, joiner, trace))?)
+        Ok(self.outside.tick(request, answered, &mut self.recorder.joiner)?)
     }
 
     /// Ends seeing process `pid` from outside: the facts about its work that are not known by now never will be.
     pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
-        let outside = &mut self.outside;
-        let error_ns = self.recorder.join(|joiner, trace| outside.end(pid, joiner, trace))?;
+        let error_ns = self.outside.end(pid, &mut self.recorder.joiner)?;
         if let Some(target) = self.processes.get_mut(pid) {
             target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
         }

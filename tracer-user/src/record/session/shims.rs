@@ -9,10 +9,13 @@ use tracer_common::{
     loss::ShimLoss,
     shim::Layout,
 };
+use tracer_records::sink::SinkError;
 
 use super::recorder::Recorder;
 use crate::{
     clock,
+    join::Joiner,
+    losses::{Loss, Losses},
     record::{
         connection::{Account, Connection, NOT_UNDERSTOOD, ProgramEnd},
         gpu_source::Gpu,
@@ -21,7 +24,6 @@ use crate::{
         select::Selection,
     },
     shim::{BackupReader, Extent, Frame, MemoryError, SharedMemory, Shim},
-    trace::TraceError,
 };
 
 /// Each memory gets a range of ids for the calls of its process. There are this many ranges; later memories get the
@@ -188,19 +190,19 @@ impl Shims {
     pub fn add_ended(
         &mut self,
         connection: Connection,
-        recorder: &mut Recorder,
-    ) -> Result<(), TraceError> {
+        joiner: &mut Joiner,
+    ) -> Result<(), SinkError> {
         self.add(connection);
-        self.drain(recorder, |_, _| {})?;
+        self.drain(joiner, |_, _| {})?;
         if let Some(added) = self.connections.last_mut() {
-            executed(added, u64::MAX, recorder);
+            executed(added, u64::MAX, joiner);
         }
         Ok(())
     }
 
     /// Process `pid` executed another program at `time_ns`, and all that the old one wrote was read.
-    pub fn executed(&mut self, pid: u32, time_ns: u64, recorder: &mut Recorder) {
-        self.of(pid).for_each(|connection| executed(connection, time_ns, recorder));
+    pub fn executed(&mut self, pid: u32, time_ns: u64, joiner: &mut Joiner) {
+        self.of(pid).for_each(|connection| executed(connection, time_ns, joiner));
     }
 
     /// The memories of a command are for process `pid` alone, and not for its children.
@@ -252,7 +254,7 @@ impl Shims {
         let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
         let gone = over.into_iter().filter_map(|mut connection| {
             if connection.over() == Some(ProgramEnd::Ended) {
-                record_open(connection.open_calls(), recorder);
+                record_open(connection.open_calls(), &mut recorder.joiner);
             }
             let (pid, over, account) =
                 (connection.process(), connection.over(), connection.account());
@@ -280,27 +282,13 @@ impl Shims {
         self.connections.iter().for_each(Connection::beat);
     }
 
-    /// The causes by which records of shims that are gone can be lost; none if no shim is gone.
-    pub fn causes(&self) -> impl Iterator<Item = &'static str> {
-        let all = ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED);
-        let all = all.map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
-        all.filter(|_| self.gone > 0)
-    }
-
-    /// How many records were lost, by any cause, of programs that are still there.
-    pub fn lost(&self) -> u64 {
-        let accounts = self.connections.iter().map(Connection::account);
-        let counts = accounts.flat_map(|account| account.losses).map(|(_, count)| count);
-        counts.fold(0, u64::saturating_add)
-    }
-
     /// Records every frame that is there; `on_call` gets the processes and ids of calls.
     pub fn drain(
         &mut self,
-        recorder: &mut Recorder,
+        joiner: &mut Joiner,
         on_call: impl FnMut(u32, u64),
-    ) -> Result<(), TraceError> {
-        self.take(Extent::Everything, recorder, on_call)
+    ) -> Result<(), SinkError> {
+        self.take(Extent::Everything, joiner, on_call)
     }
 
     /// The number of shares that have to be drained, at most, until every record that is there now was read.
@@ -309,27 +297,27 @@ impl Shims {
     }
 
     /// Records frames that are there, and of no process so many that the others would have to wait.
-    pub fn drain_shares(&mut self, recorder: &mut Recorder) -> Result<(), TraceError> {
-        self.take(Extent::Share, recorder, |_, _| {})
+    pub fn drain_shares(&mut self, joiner: &mut Joiner) -> Result<(), SinkError> {
+        self.take(Extent::Share, joiner, |_, _| {})
     }
 
     fn take(
         &mut self,
         extent: Extent,
-        recorder: &mut Recorder,
+        joiner: &mut Joiner,
         mut on_call: impl FnMut(u32, u64),
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), SinkError> {
         let mut result = Ok(());
         for connection in &mut self.connections {
             if let Some(pid) = connection.pid() {
-                recorder.shim_ids(pid, connection.call_ids());
+                joiner.shim_ids(pid, connection.call_ids());
             }
             connection.drain(extent, |pid, tid, frame| {
                 if let Frame::Call(call) = &frame {
                     on_call(pid, call.correlation_id);
                 }
                 if result.is_ok() {
-                    result = recorder.frame(pid, tid, frame);
+                    result = joiner.frame(pid, tid, frame);
                 }
             });
         }
@@ -337,27 +325,42 @@ impl Shims {
     }
 
     /// Frees the rings of threads that are gone.
-    pub fn free_rings(&mut self, recorder: &mut Recorder) {
+    pub fn free_rings(&mut self, joiner: &mut Joiner) {
         for connection in &mut self.connections {
             connection.free_rings(|pid, tid, call| {
-                recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             });
         }
     }
 }
 
-/// A memory's program was replaced by another one: its open calls never return.
-fn executed(connection: &mut Connection, time_ns: u64, recorder: &mut Recorder) {
-    let open = connection.open_calls();
-    connection.executed_at(time_ns);
-    if connection.over() == Some(ProgramEnd::Executed) {
-        record_open(open, recorder);
+/// Of programs that are still there, by process. Those of programs that are gone are told when their memories are given
+/// up, but for the causes by which nothing was lost.
+impl Losses for Shims {
+    fn losses(&self) -> anyhow::Result<Vec<Loss>> {
+        let causes = ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED);
+        let causes = causes.map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
+        let gone = causes.filter(|_| self.gone > 0).map(|cause| Loss::of_unknown((cause, 0)));
+        let claimed = self.connections.iter().filter_map(|c| Some((c.process()?, c.account())));
+        let living = claimed.flat_map(|(pid, account)| {
+            account.losses.into_iter().map(move |(cause, count)| Loss { pid, cause, count })
+        });
+        Ok(gone.chain(living).collect())
     }
 }
 
-fn record_open(calls: Vec<(u32, u32, Call)>, recorder: &mut Recorder) {
+/// A memory's program was replaced by another one: its open calls never return.
+fn executed(connection: &mut Connection, time_ns: u64, joiner: &mut Joiner) {
+    let open = connection.open_calls();
+    connection.executed_at(time_ns);
+    if connection.over() == Some(ProgramEnd::Executed) {
+        record_open(open, joiner);
+    }
+}
+
+fn record_open(calls: Vec<(u32, u32, Call)>, joiner: &mut Joiner) {
     for (pid, tid, call) in calls {
-        recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+        joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
     }
 }
 
@@ -398,7 +401,7 @@ mod tests {
     fn recorder(dir: &Path) -> Recorder {
         let trace =
             Writer::create(&dir.join("trace"), &Metadata::default(), Existing::Refuse).unwrap();
-        Recorder::new(Mode::default(), trace)
+        Recorder::new(Mode::default(), Box::new(trace))
     }
 
     fn claim(connection: &Connection, pid: u32) {
@@ -415,7 +418,7 @@ mod tests {
         shims.stop();
         assert_eq!(shims.connections.len(), 1, "the free one is gone");
         shims.look(|pid| pid == 7);
-        shims.drain_shares(&mut recorder).unwrap();
+        shims.drain_shares(&mut recorder.joiner).unwrap();
         assert_eq!(shims.give_up_the_gone(&mut recorder).len(), 1);
         assert!(shims.connections.is_empty());
     }
@@ -429,7 +432,7 @@ mod tests {
         claim(&shims.connections[0], 7);
         shims.look(|pid| pid == 7);
         claim(&shims.connections[0], 0);
-        shims.drain_shares(&mut recorder).unwrap();
+        shims.drain_shares(&mut recorder.joiner).unwrap();
         let gone = shims.give_up_the_gone(&mut recorder);
         assert_eq!(gone.into_iter().map(|gone| gone.pid).collect::<Vec<_>>(), [7]);
         assert!(shims.connections[0].is_free() && shims.connections[0].path() == path);
@@ -441,11 +444,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
         claim(&shims.connections[0], 7);
-        shims.drain(&mut recorder, |_, _| {}).unwrap();
+        shims.drain(&mut recorder.joiner, |_, _| {}).unwrap();
         let memory = SharedMemory::create(shims.layout).unwrap();
         let before = Connection::to(7, memory, 0..1, &shims.backup);
         claim(&before, 7);
-        shims.add_ended(before, &mut recorder).unwrap();
+        shims.add_ended(before, &mut recorder.joiner).unwrap();
         let over: Vec<_> = shims.iter().map(Connection::over).collect();
         assert_eq!(over, [None, Some(ProgramEnd::Executed)]);
     }
@@ -456,12 +459,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
         claim(&shims.connections[0], 7);
-        shims.drain(&mut recorder, |_, _| {}).unwrap();
+        shims.drain(&mut recorder.joiner, |_, _| {}).unwrap();
         let call = Call { correlation_id: FIRST_ID, begin_ns: 5, ..Call::default() };
         shims.connections[0].memory().open_call(0, 8, &call);
-        shims.executed(7, u64::MAX, &mut recorder);
+        shims.executed(7, u64::MAX, &mut recorder.joiner);
         assert_eq!(shims.give_up_the_gone(&mut recorder).len(), 1);
-        recorder.settle_calls(u64::MAX).unwrap();
-        assert_eq!(recorder.counts().calls, 1);
+        recorder.joiner.settle_calls(u64::MAX).unwrap();
+        assert_eq!(recorder.joiner.counts().calls, 1);
     }
 }

@@ -46,7 +46,8 @@ fn a_full_disk_leaves_whole_chunks() {
         let error = failed.unwrap();
         assert!(matches!(error, TraceError::Write { lost: 100, .. }), "{error}");
         assert!(error.to_string().starts_with("cannot write to t: No space left"), "{error}");
-        assert!(matches!(writer.push(event(0)), Err(TraceError::Closed { .. })));
+        let refused = writer.push(event(0)).unwrap_err().to_string();
+        assert_eq!(refused, "t is closed after a failed write");
         assert!(matches!(writer.finish(CLOCK), Err(TraceError::Closed { .. })));
         let (events, reading) = read(memory.bytes()).unwrap();
         assert!(reading.damage.is_none() && reading.status.truncated_at.is_none());
