@@ -108,7 +108,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Some(held) => attach_held(options, held, &mut session)?,
         None => session.attach_named(named, &stop)?,
     }
-    // Records are lost if they are read too late.
+    // Records are lost if they are read too late. Those of processes that run already are read since they are attached
+    // to.
     priority::prefer_for_records();
     rights.go_on(session.placing());
     // Last: the command may load libraries at once.

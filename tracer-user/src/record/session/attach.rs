@@ -10,6 +10,7 @@ use super::{Session, injections::Occasion};
 use crate::{
     clock,
     discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
+    priority,
     probe::Site,
     record::{
         gpu_source::GpuSource,
@@ -77,6 +78,8 @@ impl Session {
                 errors.push((pid, error));
             }
         }
+        // Their probes are in place: records come while the shims are put in.
+        priority::prefer_for_records();
         while self.injections.are_any() && !stop.asked() {
             let failures = self.go_on(Duration::from_millis(1))?;
             for (subject, error) in failures {
