@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use roctap::{
     discover::{Library, Runtime},
     join::{Joiner, Mode},
@@ -13,7 +13,7 @@ use roctap::{
     trace::{Existing, Writer},
 };
 use rustix::time::{ClockId, clock_gettime};
-use tracer_common::bpf::{ApiRecord, kind, phase};
+use tracer_common::bpf::{ApiRecord, Header, ProcessRecord, kind, phase};
 use tracer_common::loss::BpfLoss;
 use tracer_records::model::{ClockOffsets, Metadata};
 use zerocopy::FromBytes as _;
@@ -107,6 +107,7 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
     let (began, began_cpu) = (Instant::now(), cpu_ns());
     let mut reader = Reader::new(programs)?;
     let (mut wall, mut cpu, mut count) = (Duration::ZERO, 0.0, 0u64);
+    let torn = || anyhow!("a record that is cut off");
     loop {
         let mut batch = reader.take(Duration::from_millis(50));
         if batch.is_empty() {
@@ -116,12 +117,20 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
             break;
         }
         let mut bytes = batch.as_slice();
-        while let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) {
-            if call.header.kind != kind::API {
-                bail!("a record of another kind among the API calls");
+        while let Ok((header, _)) = Header::read_from_prefix(bytes) {
+            match header.kind {
+                kind::API => {
+                    let (call, rest) = ApiRecord::read_from_prefix(bytes).map_err(|_| torn())?;
+                    joiner.api(&call)?;
+                    (bytes, count) = (rest, count + 1);
+                }
+                // The first call of a thread is told as well.
+                kind::CALLER => {
+                    let record = ProcessRecord::read_from_prefix(bytes);
+                    bytes = record.map_err(|_| torn())?.1;
+                }
+                kind => bail!("a record of kind {kind} among the API calls"),
             }
-            joiner.api(&call)?;
-            (bytes, count) = (rest, count + 1);
         }
         joiner.sink().flush()?;
         (wall, cpu) = (began.elapsed(), cpu_ns() - began_cpu);
