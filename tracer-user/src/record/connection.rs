@@ -82,6 +82,12 @@ pub struct Account {
     pub helpless: Option<&'static str>,
 }
 
+/// The causes of loss that a memory counts. Operations that the shim saw unfinished are in the trace, and the join counts
+/// them.
+pub fn causes() -> impl Iterator<Item = ShimLoss> {
+    ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED)
+}
+
 impl Connection {
     /// A memory that belongs to the first process to claim it. `name` is a descriptor that is made to refer to the
     /// memory; processes find the memory by the descriptor's number.
@@ -219,10 +225,9 @@ impl Connection {
 
     /// The losses, the clock error and the reason for silence that the memory holds.
     pub fn account(&self) -> Account {
-        let causes = ShimLoss::ALL.into_iter().zip(self.memory().losses());
-        // Operations that the shim saw unfinished are in the trace, and the join counts them.
-        let causes = causes.filter(|&(cause, _)| cause != ShimLoss::UNFINISHED);
-        let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
+        let counts = self.memory().losses();
+        let mut losses: Vec<_> =
+            causes().map(|cause| (cause.describe(), counts[cause.0 as usize])).collect();
         losses.push((NOT_UNDERSTOOD, self.reader.dropped().1));
         let clock_error_ns = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
         Account { losses, clock_error_ns, helpless: self.memory().why_helpless() }

@@ -17,7 +17,7 @@ use crate::{
     join::Joiner,
     losses::{Loss, Losses},
     record::{
-        connection::{Account, Connection, NOT_UNDERSTOOD, ProgramEnd},
+        connection::{self, Account, Connection, NOT_UNDERSTOOD, ProgramEnd},
         gpu_source::Gpu,
         options::Options,
         room,
@@ -338,8 +338,7 @@ impl Shims {
 /// up, but for the causes by which nothing was lost.
 impl Losses for Shims {
     fn losses(&self) -> anyhow::Result<Vec<Loss>> {
-        let causes = ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED);
-        let causes = causes.map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
+        let causes = connection::causes().map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
         let gone = causes.filter(|_| self.gone > 0).map(|cause| Loss::of_unknown((cause, 0)));
         let claimed = self.connections.iter().filter_map(|c| Some((c.process()?, c.account())));
         let living = claimed.flat_map(|(pid, account)| {
