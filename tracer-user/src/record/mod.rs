@@ -105,12 +105,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut session = Session::open(options, held.as_ref().map(HeldCommand::pid))?;
     rights.attach(session.placing());
     match &held {
-        Some(held) => attach_held(options, held, &mut session)?,
+        Some(held) => {
+            attach_held(options, held, &mut session)?;
+            // Records come when the command runs, and are lost if they are read too late.
+            priority::prefer_for_records();
+        }
         None => session.attach_named(named, &stop)?,
     }
-    // Records are lost if they are read too late. Those of processes that run already are read since they are attached
-    // to.
-    priority::prefer_for_records();
     rights.go_on(session.placing());
     // Last: the command may load libraries at once.
     let command = held.map(|held| let_go(options, held, &session)).transpose()?;

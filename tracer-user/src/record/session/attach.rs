@@ -78,7 +78,7 @@ impl Session {
                 errors.push((pid, error));
             }
         }
-        // Their probes are in place: records come while the shims are put in.
+        // Their probes are in place: records come while the shims are put in, and are lost if they are read too late.
         priority::prefer_for_records();
         while self.injections.are_any() && !stop.asked() {
             let failures = self.go_on(Duration::from_millis(1))?;
