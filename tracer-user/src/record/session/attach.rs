@@ -46,7 +46,7 @@ impl Session {
         if let Some(target) = self.processes.get_mut(pid) {
             target.is_recorded_from_start = true;
         }
-        self.probes.track(pid)?;
+        self.probes.programs.track(pid)?;
         // Most commands have the dynamic linker that roctap has.
         self.watch_loader(pid);
         self.see_from_outside(pid, &candidates);
@@ -119,7 +119,7 @@ impl Session {
     /// Process `pid` is not traced after all.
     pub(super) fn let_go(&mut self, pid: u32) {
         self.processes.remove(pid);
-        self.probes.forget(pid);
+        self.probes.programs.forget(pid);
     }
 
     fn try_attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
@@ -128,7 +128,7 @@ impl Session {
         let source = GpuSource::of_running(self.shims.gpu(), self.shims.shim().is_some());
         self.add_target(Arc::clone(&subject), info.command, source)?;
         self.look_at_clock(pid);
-        self.probes.track(pid)?;
+        self.probes.programs.track(pid)?;
         let libraries = subject.by_number(discover::libraries)?;
         if !libraries.iter().any(|library| library.runtime.is_of_rocm()) {
             self.recorder.notice(&format!(

@@ -56,7 +56,7 @@ impl Session {
         // calls, and calls for those of the calls around them. The backup reader empties shims' rings that fill
         // meanwhile.
         self.shims.drain_shares(&mut self.recorder.joiner)?;
-        self.probes.take_more(&mut records);
+        self.probes.reader.take_more(&mut records);
         Ok(records)
     }
 
@@ -97,11 +97,13 @@ impl Session {
     /// Takes these records, and writes the shims' calls that have waited for them.
     fn join_records(&mut self, records: &[u8]) -> anyhow::Result<()> {
         self.take_records(records, |_| {})?;
-        Ok(self.recorder.joiner.settle_calls(self.probes.answered())?)
+        Ok(self.recorder.joiner.settle_calls(self.probes.reader.answered())?)
     }
 
     fn ask_for_calls(&mut self) {
-        self.recorder.joiner.ask_for_calls(|tid| self.probes.open_on(tid), || self.probes.ask());
+        self.recorder
+            .joiner
+            .ask_for_calls(|tid| self.probes.programs.open_on(tid), || self.probes.reader.ask());
     }
 
     pub(super) fn take_records(

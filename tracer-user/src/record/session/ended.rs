@@ -41,7 +41,7 @@ impl Session {
 
     /// Process `pid` has ended, or another process has its number by now: removes its probes.
     pub(super) fn retire(&mut self, pid: u32) {
-        let request = self.probes.ask();
+        let request = self.probes.reader.ask();
         let Some(target) = self.processes.get_mut(pid).filter(|target| target.retired.is_none())
         else {
             return;
@@ -50,12 +50,12 @@ impl Session {
             target.info.detached_ns = clock::now_ns();
         }
         target.retire(request);
-        self.probes.forget(pid);
+        self.probes.programs.forget(pid);
     }
 
     /// Retires the processes that have ended, and forgets those whose records have all come.
     pub(super) fn retire_ended(&mut self) -> anyhow::Result<()> {
-        let answered = self.probes.answered();
+        let answered = self.probes.reader.answered();
         let has_come = |target: &Target| {
             target.retired.is_some_and(|request| request <= answered) && target.removals.is_empty()
         };

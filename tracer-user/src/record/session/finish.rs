@@ -135,7 +135,7 @@ impl Session {
             losses: self.recorder.losses(),
             rocm_seen: self.departed.rocm_seen && self.recorder.joiner.counts().calls > 0,
             failed: self.failed,
-            broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
+            broken: self.probes.reader.failure().into_iter().map(str::to_owned).collect(),
             silent: std::mem::take(&mut self.departed.silent),
             unmatched: self.departed.unmatched,
             was_late: self.departed.was_late,
@@ -178,7 +178,7 @@ impl Session {
     /// and a whole record: the whole one counts. A call that was just being entered is recorded as open only when no
     /// BPF program runs any more.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
-        let mut open = self.probes.open_calls();
+        let mut open = self.probes.programs.open_calls();
         let probes: Vec<_> = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
         Attachment::remove_all(probes);
         self.probes.end()?;
@@ -187,7 +187,7 @@ impl Session {
         self.take_records(&records, |call| {
             recorded.insert((call.header.pid, call.correlation_id));
         })?;
-        open.extend(self.probes.open_calls());
+        open.extend(self.probes.programs.open_calls());
         open.retain(|call| recorded.insert((call.header.pid, call.correlation_id)));
         open.iter().try_for_each(|call| self.recorder.joiner.api(call))?;
         Ok(())

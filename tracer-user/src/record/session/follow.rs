@@ -156,7 +156,7 @@ impl Session {
         let parent = self.processes.get(born.header.pid).map(Inheritance::of);
         let Some(parent) = parent.or_else(|| self.following.left_by(born.header.pid)) else {
             // The parent is not traced after all. The BPF programs have followed the child since its birth.
-            self.probes.forget(child);
+            self.probes.programs.forget(child);
             return Ok(());
         };
         // A forked child has its parent's libraries; one that shares its memory executes another program first.
@@ -168,9 +168,9 @@ impl Session {
             }
             let (attached_ns, command) = (clock::now_ns(), parent.command.clone());
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
-            self.following.leaves(child, parent, self.probes.ask());
+            self.following.leaves(child, parent, self.probes.reader.ask());
             // The BPF programs have followed the child since its birth.
-            self.probes.forget(child);
+            self.probes.programs.forget(child);
             // The child's shim may have written to a memory for a moment.
             self.shims.look(|pid| pid == child);
             self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
@@ -213,7 +213,7 @@ impl Session {
     /// Places a child's probes: those of its parent if no file has changed.
     fn attach_child(&mut self, child: &Subject, planned: Vec<Arc<Planned>>) -> anyhow::Result<()> {
         let pid = child.pid();
-        self.probes.track(pid)?;
+        self.probes.programs.track(pid)?;
         if planned.iter().all(|planned| planned.check().is_ok()) {
             planned.into_iter().try_for_each(|planned| self.attach_planned(pid, planned))?;
         } else {
@@ -277,7 +277,7 @@ impl Session {
             }
         }
         self.retire_ended()?;
-        self.following.awaits_births(self.probes.answered());
+        self.following.awaits_births(self.probes.reader.answered());
         self.shims.free_rings(&mut self.recorder.joiner);
         if let Some(text) = self.descriptors.look() {
             self.recorder.notice(&text);

@@ -119,7 +119,7 @@ impl Session {
 
     /// How probes are placed.
     pub fn placing(&self) -> Placing {
-        self.probes.placing()
+        self.probes.programs.placing()
     }
 
     /// The variables that the command needs in its environment.
@@ -157,12 +157,12 @@ impl Session {
         }
         // A child may be alive whose birth has not been read yet.
         self.drain_all()?;
-        Ok(all_gone(self) && !self.following.awaits_births(self.probes.answered()))
+        Ok(all_gone(self) && !self.following.awaits_births(self.probes.reader.answered()))
     }
 
     /// Whether the recording must end now: nobody reads the rings any more.
     pub fn is_cut_short(&self) -> bool {
-        self.probes.have_failed()
+        self.probes.reader.has_failed()
     }
 
     /// Prints a message about something that is as it should be, and writes it into the trace.

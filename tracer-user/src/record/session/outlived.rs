@@ -26,10 +26,10 @@ impl Session {
         let libraries = subject.by_number(discover::libraries)?;
         // The probes in libraries that are mapped already go on.
         let stays = |id: FileId| {
-            self.probes.placing() == Placing::Multi && libraries.iter().any(|l| l.id == id)
+            self.probes.programs.placing() == Placing::Multi && libraries.iter().any(|l| l.id == id)
         };
         let anew: Vec<FileId> = target.planned.keys().copied().filter(|&id| !stays(id)).collect();
-        if self.probes.placing() != Placing::Multi && !libraries.is_empty() {
+        if self.probes.programs.placing() != Placing::Multi && !libraries.is_empty() {
             self.departed.was_late = true;
             self.recorder.notice(&format!(
                 "process {pid}: its first thread has ended, and with it its probes; calls from then until now are not in the trace"
@@ -57,7 +57,7 @@ impl Session {
     /// probes do not go on.
     fn place_rest_anew(&mut self, pid: u32, libraries: &[Library]) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
-        let runs_on = self.probes.placing() == Placing::Multi;
+        let runs_on = self.probes.programs.placing() == Placing::Multi;
         let has_shim = target.subject.by_number(discover::shims).is_ok_and(|all| !all.is_empty());
         let site_is_new = target.dispatch_site.is_some() && !(runs_on && has_shim);
         let doorbells = target.doorbell_places.clone();

@@ -2,15 +2,13 @@
 
 use std::{path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, Capture, phase};
+use tracer_common::bpf::{Capture, phase};
 use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::{Loader, Subject},
     losses::{Loss, Losses},
-    probe::{
-        Attachment, Follow, Placing, ProbeError, ProbeOwner, Programs, Reader, Settings, Site,
-    },
+    probe::{Attachment, Follow, ProbeError, ProbeOwner, Programs, Reader, Settings, Site},
     record::{options::Options, select::Doorbells, target::Planned},
     shim::BackupReader,
 };
@@ -29,9 +27,10 @@ fn owner(subject: &Subject) -> ProbeOwner {
 
 /// The programs, loaded.
 pub struct Probes {
-    programs: Programs,
+    pub programs: Programs,
     life: Attachment,
-    reader: Reader,
+    /// Reads what the programs record.
+    pub reader: Reader,
     #[cfg(feature = "bpf-log")]
     log: crate::probe::Log,
 }
@@ -64,21 +63,6 @@ impl Probes {
     pub fn follow(&mut self) -> Result<(), ProbeError> {
         self.life = self.programs.attach_life()?;
         Ok(())
-    }
-
-    /// How probes are placed.
-    pub fn placing(&self) -> Placing {
-        self.programs.placing()
-    }
-
-    /// Reports forks and exec of process `pid` from now on.
-    pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
-        self.programs.track(pid)
-    }
-
-    /// Process `pid` has ended, or is not traced after all.
-    pub fn forget(&self, pid: u32) {
-        self.programs.forget(pid);
     }
 
     /// Places the probes of a plan that are wanted, if its files are as they were when the plan was made. The probes
@@ -161,46 +145,11 @@ impl Probes {
         self.reader.take(timeout)
     }
 
-    /// Adds the records that have come since: see [`Reader::take_more`].
-    pub fn take_more(&mut self, records: &mut Vec<u8>) {
-        self.reader.take_more(records);
-    }
-
     /// All records that were made before this call.
     pub fn take_all(&mut self) -> Vec<u8> {
         #[cfg(feature = "bpf-log")]
         self.log.show();
         self.reader.take_all()
-    }
-
-    /// Whether the records are not read any more.
-    pub fn have_failed(&self) -> bool {
-        self.reader.has_failed()
-    }
-
-    /// Why the records are not read any more, if the thread that reads them has failed.
-    pub fn failure(&mut self) -> Option<&str> {
-        self.reader.failure()
-    }
-
-    /// Asks to be told when all records that were made before this call have been taken.
-    pub fn ask(&self) -> u64 {
-        self.reader.ask()
-    }
-
-    /// The last request of [`Probes::ask`] that is answered.
-    pub fn answered(&self) -> u64 {
-        self.reader.answered()
-    }
-
-    /// The open calls of a thread.
-    pub fn open_on(&self, tid: u32) -> Vec<ApiRecord> {
-        self.programs.open_on(tid)
-    }
-
-    /// The calls that are open.
-    pub fn open_calls(&self) -> Vec<ApiRecord> {
-        self.programs.open_calls()
     }
 }
 

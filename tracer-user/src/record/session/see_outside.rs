@@ -203,7 +203,7 @@ impl Session {
         if self.outside.is_empty() {
             return Ok(());
         }
-        let (request, answered) = (self.probes.ask(), self.probes.answered());
+        let (request, answered) = (self.probes.reader.ask(), self.probes.reader.answered());
         Ok(self.outside.tick(request, answered, &mut self.recorder.joiner)?)
     }
 

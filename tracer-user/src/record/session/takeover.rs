@@ -51,7 +51,7 @@ impl Session {
             let threads = target.threads();
             let none_open = |domain: Domain| {
                 let is_open = |call: &ApiRecord| call.header.operation >> 16 == domain.0;
-                !threads.iter().any(|&tid| probes.open_on(tid).iter().any(is_open))
+                !threads.iter().any(|&tid| probes.programs.open_on(tid).iter().any(is_open))
             };
             let removals = std::mem::take(&mut target.removals).into_iter();
             let go_on = |(domain, removal): (Domain, Removal)| {
