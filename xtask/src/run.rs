@@ -14,10 +14,11 @@ pub fn root() -> PathBuf {
     manifest.and_then(|dir| dir.parent().map(Path::to_owned)).unwrap_or_else(|| ".".into())
 }
 
-/// A cargo of this toolchain, in the workspace.
+/// A cargo of this toolchain, in the workspace. What it builds is in the workspace's `target`, where the rest of xtask
+/// looks for it, whatever the environment says.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    command.current_dir(root()).env("CARGO_TARGET_DIR", root().join("target"));
     command
 }
 
