@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
   if (HIP(hipSetDevice, 0)) return common::report();
   std::vector<std::thread> all;
   for (int t = 0; t < threads; t++) all.emplace_back(run, t, seconds, rate);
-  while (started < threads && common::failure().empty()) usleep(1000);
+  // A thread that is told to stop before its first launch makes none.
+  while (started < threads && !stop && common::failure().empty()) usleep(1000);
   printf("ready %d\n", getpid());
   fflush(stdout);
   for (; mappings > 0 && seconds <= 0 && !stop; usleep(10000))
