@@ -66,11 +66,11 @@ fn entered(
     let pid_tgid = bpf_get_current_pid_tgid();
     let cookie = own_cookie(ctx, pid_tgid);
     let Some(capture) = cookie.and_then(|cookie| maps::capture(cookie.index)) else { return false };
-    let told = told_of(capture, pid_tgid);
-    if by_shim(capture, told) {
+    let info = shim_info_for(capture, pid_tgid);
+    if by_shim(capture, info) {
         return false;
     }
-    let shim = from_shim(regs, capture, told);
+    let shim = from_shim(regs, capture, info);
     if shim && records_what_it_calls(capture) {
         return false;
     }
@@ -120,7 +120,7 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
 
 /// The words that the shim of the process told; none where there is no shim.
 #[inline(always)]
-fn told(pid_tgid: u64) -> Option<&'static ShimInfo> {
+fn shim_info(pid_tgid: u64) -> Option<&'static ShimInfo> {
     // SAFETY: map values are live; each word is written once, before the calls that it is for.
     unsafe { maps::SHIMS.get((pid_tgid >> 32) as u32) }
 }
@@ -128,16 +128,16 @@ fn told(pid_tgid: u64) -> Option<&'static ShimInfo> {
 /// Whether the shim makes the call: the function is one that it calls for itself, and the return
 /// address is in its code.
 #[inline(always)]
-fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&ShimInfo>) -> bool {
-    let (1.., Some(told)) = (capture.shim_calls, told) else { return false };
+fn from_shim(regs: &pt_regs, capture: Capture, info: Option<&ShimInfo>) -> bool {
+    let (1.., Some(info)) = (capture.shim_calls, info) else { return false };
     // SAFETY: the helper checks the address.
     let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
-    is_in_shim(told, back)
+    is_in_shim(info, back)
 }
 
 #[inline(always)]
-fn is_in_shim(told: &ShimInfo, address: u64) -> bool {
-    told.code[0] <= address && address < told.code[1]
+fn is_in_shim(info: &ShimInfo, address: u64) -> bool {
+    info.code[0] <= address && address < info.code[1]
 }
 
 /// Whether the shim records the calls that it makes of a function: those of the program, which it passes on.
@@ -148,14 +148,14 @@ fn records_what_it_calls(capture: Capture) -> bool {
 
 /// Whether the shim records the call itself.
 #[inline(always)]
-fn by_shim(capture: Capture, told: Option<&ShimInfo>) -> bool {
-    told.is_some_and(|told| u64::from(capture.by_shim) & told.tables != 0)
+fn by_shim(capture: Capture, info: Option<&ShimInfo>) -> bool {
+    info.is_some_and(|info| u64::from(capture.by_shim) & info.tables != 0)
 }
 
 /// The words that the shim told, if they matter for calls of a function.
 #[inline(always)]
-fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static ShimInfo> {
-    if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
+fn shim_info_for(capture: Capture, pid_tgid: u64) -> Option<&'static ShimInfo> {
+    if capture.shim_calls | capture.by_shim != 0 { shim_info(pid_tgid) } else { None }
 }
 
 /// The number of a call of roctx among those of its thread; 0 of other calls. By this number the code that puts ranges
@@ -315,10 +315,10 @@ fn returned(ctx: *mut c_void, regs: &pt_regs, end_ns: u64) {
 #[inline(always)]
 fn without_entry(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, then: impl FnOnce(Capture)) {
     let Some(capture) = maps::capture(cookie.index) else { return };
-    let told = told_of(capture, pid_tgid);
+    let info = shim_info_for(capture, pid_tgid);
     // It has returned to where the instruction pointer is.
-    let to_shim = told.is_some_and(|told| is_in_shim(told, regs.rip));
-    if !by_shim(capture, told) && !(to_shim && records_what_it_calls(capture)) {
+    let to_shim = info.is_some_and(|info| is_in_shim(info, regs.rip));
+    if !by_shim(capture, info) && !(to_shim && records_what_it_calls(capture)) {
         then(capture);
     }
 }
@@ -436,8 +436,8 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         return 0;
     }
     // Independent of what the process says: ids below are of calls that probes saw, of any process.
-    let told = regs.rdx >= FIRST_ID;
-    let hsa = if told { (regs.rdx, (regs.rsi >> 32) as u32) } else { (0, 0) };
+    let has_id = regs.rdx >= FIRST_ID;
+    let hsa = if has_id { (regs.rdx, (regs.rsi >> 32) as u32) } else { (0, 0) };
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
         Some(thread) => launching_call(thread, regs.rsp, hsa),
         None => hsa,
@@ -456,13 +456,13 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
 /// Remembers the words that the shim tells.
 #[inline(always)]
 fn tell(regs: &pt_regs, pid_tgid: u64) {
-    let old = told(pid_tgid);
-    let told = if regs.rdi == SITE_OWN_CODE {
+    let old = shim_info(pid_tgid);
+    let info = if regs.rdi == SITE_OWN_CODE {
         ShimInfo { code: [regs.rsi, regs.rdx], tables: old.map_or(0, |old| old.tables) }
     } else {
         ShimInfo { code: old.map_or([0; 2], |old| old.code), tables: regs.rsi }
     };
-    let _ = maps::SHIMS.insert((pid_tgid >> 32) as u32, told, 0);
+    let _ = maps::SHIMS.insert((pid_tgid >> 32) as u32, info, 0);
 }
 
 /// The innermost open HIP call around the stack pointer `sp`, else the innermost HSA call, which is the one that the

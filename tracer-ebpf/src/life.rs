@@ -47,9 +47,9 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         debug!(ctx, "process {} forks {}", pid, child_pid);
         let parents = maps::SHIMS.get_ptr(pid);
         // SAFETY: map values are live.
-        if let Some(told) = parents.map(|told| unsafe { *told }) {
+        if let Some(info) = parents.map(|info| unsafe { *info }) {
             // Its parent's shim is in the child as well, and records nothing there.
-            let _ = maps::SHIMS.insert(child_pid, maps::ShimInfo { tables: 0, ..told }, 0);
+            let _ = maps::SHIMS.insert(child_pid, maps::ShimInfo { tables: 0, ..info }, 0);
         }
         let memory =
             if clone_flags & CLONE_VM != 0 { MemoryOwner::Shared } else { MemoryOwner::Own };

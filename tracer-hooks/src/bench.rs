@@ -38,7 +38,7 @@ pub struct Recorded {
 pub type OnDispatch = Box<dyn Fn(&Dispatch) + Send + Sync>;
 
 pub struct Recorder {
-    told: Mutex<Recorded>,
+    recorded: Mutex<Recorded>,
     pub on: AtomicBool,
     /// When it is not on, it will not be before something is installed again.
     pub attached: AtomicBool,
@@ -60,7 +60,7 @@ impl Recorder {
     /// One that records nothing.
     pub fn quiet() -> Self {
         Self {
-            told: Mutex::default(),
+            recorded: Mutex::default(),
             on: AtomicBool::new(false),
             attached: AtomicBool::new(false),
             count: AtomicU64::new(0),
@@ -92,8 +92,8 @@ impl Recorder {
         assert!(self.on_dispatch.set(Box::new(call)).is_ok());
     }
 
-    pub fn told(&self) -> MutexGuard<'_, Recorded> {
-        self.told.lock().expect("whole")
+    pub fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().expect("whole")
     }
 
     fn number(&self) -> u64 {
@@ -101,7 +101,7 @@ impl Recorder {
     }
 
     pub fn lost(&self, cause: ShimLoss) -> u64 {
-        self.told().losses[cause.0 as usize]
+        self.recorded().losses[cause.0 as usize]
     }
 }
 
@@ -116,7 +116,7 @@ impl Sink for Recorder {
     fn let_go(&self, remains: Remains) -> bool {
         assert!(self.attached.load(Ordering::Acquire), "it may always be wanted again");
         assert!(
-            !(remains == Remains::Nothing) || self.told().state == state::DORMANT,
+            !(remains == Remains::Nothing) || self.recorded().state == state::DORMANT,
             "the state is told before"
         );
         remains == Remains::Nothing
@@ -133,7 +133,10 @@ impl Sink for Recorder {
             record.sequence = self.number();
         }
         let place = (record.queue_id, record.packet_index);
-        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        assert!(
+            self.recorded().packets.insert(place, record.sequence).is_none(),
+            "{record:?} twice"
+        );
         if let Some(call) = self.on_dispatch.get() {
             call(record);
         }
@@ -144,26 +147,29 @@ impl Sink for Recorder {
             record.sequence = self.number();
         }
         let place = (record.queue_id, record.packet_index);
-        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        assert!(
+            self.recorded().packets.insert(place, record.sequence).is_none(),
+            "{record:?} twice"
+        );
         true
     }
     fn copy(&self, record: &mut Copy) -> bool {
         if record.sequence == 0 {
             record.sequence = self.number();
         }
-        self.told().copies.insert(record.sequence, *record);
+        self.recorded().copies.insert(record.sequence, *record);
         true
     }
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
-        let mut told = self.told();
-        told.fired += 1;
+        let mut log = self.recorded();
+        log.fired += 1;
         // It may have been claimed before it was told of.
-        told.enqueuers.entry(sequence).or_insert(by);
+        log.enqueuers.entry(sequence).or_insert(by);
     }
     fn claimed(&self, sequence: u64) {
-        let mut told = self.told();
-        told.fired += 1;
-        told.enqueuers.insert(sequence, Enqueuer::Caller);
+        let mut log = self.recorded();
+        log.fired += 1;
+        log.enqueuers.insert(sequence, Enqueuer::Caller);
     }
     fn can_complete(&self, _: u64) -> bool {
         true
@@ -174,24 +180,24 @@ impl Sink for Recorder {
     fn complete(&self, record: Complete) {
         assert_ne!(self.error_ns.load(Ordering::Relaxed), 0, "the error is told first");
         assert!(
-            self.told().completed.insert(record.sequence, record).is_none(),
+            self.recorded().completed.insert(record.sequence, record).is_none(),
             "{record:?} twice"
         );
     }
     fn symbol(&self, symbol: Symbol, name: &[u8]) {
-        let mut told = self.told();
-        told.names.push(name.to_vec());
-        told.since_ns = symbol.since_ns;
+        let mut log = self.recorded();
+        log.names.push(name.to_vec());
+        log.since_ns = symbol.since_ns;
     }
     fn agent(&self, _: Agent) {}
     fn queue(&self, record: Queue) {
-        self.told().queues.push(record);
+        self.recorded().queues.push(record);
     }
     fn lost(&self, cause: ShimLoss, count: u64) {
-        self.told().losses[cause.0 as usize] += count;
+        self.recorded().losses[cause.0 as usize] += count;
     }
     fn state(&self, state: u64) {
-        self.told().state = state;
+        self.recorded().state = state;
         if state == state::ACTIVE
             && let Some(fake) = self.unloads.lock().expect("whole").take()
         {
@@ -252,20 +258,20 @@ impl Bench {
     pub fn switch(&self, on: bool) {
         self.recorder.on.store(on, Ordering::Release);
         let wanted = if on { state::ACTIVE } else { state::DORMANT };
-        until("the state", || self.recorder.told().state == wanted);
+        until("the state", || self.recorder.recorded().state == wanted);
     }
 
     /// Every packet of `queue` up to `count` was recorded and completed, with its own times.
     pub fn check(&self, queue: &FakeQueue, count: u64) {
         let id = queue.amd.id.load(Ordering::Relaxed);
         until("completions", || {
-            let told = self.recorder.told();
-            let of = |i| told.packets.get(&(id, i)).and_then(|s| told.completed.get(s));
+            let log = self.recorder.recorded();
+            let of = |i| log.packets.get(&(id, i)).and_then(|s| log.completed.get(s));
             (0..count).all(|i| of(i).is_some())
         });
-        let told = self.recorder.told();
+        let log = self.recorder.recorded();
         for index in 0..count {
-            let complete = told.completed[&told.packets[&(id, index)]];
+            let complete = log.completed[&log.packets[&(id, index)]];
             assert_eq!((complete.start_ns, complete.end_ns), (2 * index + 1, 2 * index + 2));
         }
     }

@@ -562,7 +562,7 @@ mod tests {
     /// of it, and how far off it would be by the runtime.
     fn worst(world: &RefCell<World>, kernels: u64) -> (u64, u64) {
         let mut clock = Clock::begin(world).expect("a counter");
-        let (mut told, mut runtime) = (0, 0);
+        let (mut claimed, mut runtime) = (0, 0);
         for _ in 0..kernels {
             let start_ns = {
                 let mut world = world.borrow_mut();
@@ -580,12 +580,12 @@ mod tests {
                 let time = clock.time(ticks(ns)).expect("read");
                 let off = time.ns.abs_diff(ns);
                 assert!(off <= time.error_ns, "{off} ns off, {time:?}");
-                told = told.max(time.error_ns);
+                claimed = claimed.max(time.error_ns);
                 let theirs = world.runtime_ns(ticks(ns)).expect("converts");
                 runtime = runtime.max(theirs.abs_diff(ns));
             }
         }
-        (told, runtime)
+        (claimed, runtime)
     }
 
     /// 25 MHz, 100 MHz and 1 GHz, and what drifts from it.
@@ -597,8 +597,8 @@ mod tests {
         for (seed, rate) in (0..100).zip(RATES.into_iter().cycle()) {
             let (_, runtime) = worst(&World::new(seed, rate, 2), 300);
             bent_ns = bent_ns.max(runtime);
-            let (told, _) = worst(&World::new(seed, rate, 20), 300);
-            assert!(told < 3_000, "{told} ns are told");
+            let (claimed, _) = worst(&World::new(seed, rate, 20), 300);
+            assert!(claimed < 3_000, "{claimed} ns are claimed");
         }
         assert!(bent_ns > 100_000, "nothing was bent: {bent_ns} ns");
     }
@@ -607,8 +607,8 @@ mod tests {
     fn without_interruptions_it_is_as_good_as_the_runtime() {
         for rate in RATES {
             let world = World::new(7, rate, 0);
-            let (told, runtime) = worst(&world, 1000);
-            assert!(told < 2_000 && runtime < 1_000, "{told} {runtime}");
+            let (claimed, runtime) = worst(&world, 1000);
+            assert!(claimed < 2_000 && runtime < 1_000, "{claimed} {runtime}");
         }
     }
 
@@ -664,8 +664,8 @@ mod tests {
             let start = world.borrow().ticks(start_ns);
             world.borrow_mut().pass(1_000);
             let mut clock = Clock::begin(&world).expect("a counter");
-            let told = clock.times(&world, Times { start, end: start + 10 });
-            let (time, _) = told.expect("times");
+            let converted = clock.times(&world, Times { start, end: start + 10 });
+            let (time, _) = converted.expect("times");
             let off_ns = time.ns.abs_diff(start_ns);
             assert!(off_ns <= time.error_ns, "{off_ns} ns off, {time:?}");
         }

@@ -233,7 +233,7 @@ impl Work {
             return;
         }
         let Self { returned, resting, overtaken, clocks } = self;
-        let mut told_ns = 0;
+        let mut reported_ns = 0;
         let done = |seen: &ReadEntry| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -249,7 +249,7 @@ impl Work {
             if let Some(times) = times {
                 state.usual.note(entry.usual, times.end.saturating_sub(times.start));
             }
-            tell_error(sink, clocks, &mut told_ns);
+            tell_error(sink, clocks, &mut reported_ns);
             report(sink, entry, times);
             let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
             let watched = rings && state.watched.is_watched(entry.signal, now);
@@ -286,7 +286,7 @@ impl Work {
             return;
         }
         let Self { returned, resting, clocks, .. } = self;
-        let mut told_ns = 0;
+        let mut reported_ns = 0;
         let done = |seen: &ReadEntry| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -297,7 +297,7 @@ impl Work {
                 return EntryFate::Pending;
             }
             let times = clocks.copy_times(seen.entry.signal);
-            tell_error(sink, clocks, &mut told_ns);
+            tell_error(sink, clocks, &mut reported_ns);
             report(sink, &seen.entry, times);
             let watched = state.watched.is_watched(seen.entry.signal, now);
             put_away(state, seen.entry.signal, watched, returned, resting);
@@ -410,10 +410,10 @@ fn collect(
 
 /// Tells the sink by how much times can be off, if that has grown, before it is told a time that can be off
 /// by so much: the process can be killed in between.
-fn tell_error(sink: &dyn Sink, clocks: &Clocks, told_ns: &mut u64) {
+fn tell_error(sink: &dyn Sink, clocks: &Clocks, reported_ns: &mut u64) {
     let error_ns = clocks.error_ns();
-    if error_ns > *told_ns {
-        *told_ns = error_ns;
+    if error_ns > *reported_ns {
+        *reported_ns = error_ns;
         sink.clock_error(error_ns);
     }
 }

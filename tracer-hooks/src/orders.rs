@@ -337,8 +337,8 @@ impl World {
             self.covered = false;
             assert!(!OPEN.load(Ordering::Acquire));
             assert!(!STATE.phase.get().is_installed());
-            let told = RECORDER.state.load(Ordering::Acquire);
-            assert!(self.ended || told == state::DORMANT, "{told}");
+            let reported = RECORDER.state.load(Ordering::Acquire);
+            assert!(self.ended || reported == state::DORMANT, "{reported}");
             assert_eq!(recording::in_flight(), 0);
         } else if before == Phase::Active && RECORDER.wish.load(Ordering::Acquire) == RECORD {
             assert_eq!(STATE.phase.get(), Phase::Active, "it goes on without a gap");

@@ -426,6 +426,6 @@ fn overtaken(bench: &Bench) {
             bench.switch(true);
         }
         queue.destroy();
-        bench.recorder.told().losses[ShimLoss::PACKET_PASSED.0 as usize] = before;
+        bench.recorder.recorded().losses[ShimLoss::PACKET_PASSED.0 as usize] = before;
     }
 }

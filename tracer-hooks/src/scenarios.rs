@@ -142,7 +142,7 @@ fn the_first_reading(bench: &Bench) {
     queue.dispatch(true, 0);
     bench.check(&queue, 1);
     queue.destroy();
-    bench.recorder.told().queues.clear();
+    bench.recorder.recorded().queues.clear();
 }
 
 fn every_packet(bench: &Bench) {
@@ -152,7 +152,7 @@ fn every_packet(bench: &Bench) {
         bench.check(&queue, queue.amd.write_dispatch_id.load(Ordering::Relaxed));
         queue.destroy();
     }
-    let queues = bench.recorder.told().queues.clone();
+    let queues = bench.recorder.recorded().queues.clone();
     assert_eq!(queues.iter().filter(|q| q.created == 0).count(), 3);
 }
 
@@ -198,9 +198,9 @@ fn packets_of_whom(bench: &Bench) {
     let (amd, core) = (queue.amd, queue.core());
     let publish = |index| queue.publish(index, packet_type::DISPATCH, true, index + 1, 0);
     let enqueuers = |packets: Range<u64>| {
-        let told = bench.recorder.told();
+        let log = bench.recorder.recorded();
         let id = amd.id.load(Ordering::Relaxed);
-        let by = |index| told.enqueuers[&told.packets[&(id, index)]];
+        let by = |index| log.enqueuers[&log.packets[&(id, index)]];
         packets.map(by).collect::<Vec<_>>()
     };
     use Enqueuer::{Caller, Other, Unknown};
@@ -305,12 +305,12 @@ fn switched_under_load(bench: &Bench) {
     });
     bench.switch(false);
     assert_eq!(SIGNALS.load(Ordering::Relaxed), 0, "a dormant mechanism keeps no signals");
-    let told = bench.recorder.told();
+    let log = bench.recorder.recorded();
     let id = queue.amd.id.load(Ordering::Relaxed);
-    let of_queue = told.packets.range((id, 0)..(id + 1, 0));
-    let open = of_queue.filter(|(_, s)| !told.completed.contains_key(s)).count();
+    let of_queue = log.packets.range((id, 0)..(id + 1, 0));
+    let open = of_queue.filter(|(_, s)| !log.completed.contains_key(s)).count();
     assert_eq!(open, 0, "whatever was recorded completed");
-    drop(told);
+    drop(log);
     bench.switch(true);
     queue.destroy();
 }
@@ -347,7 +347,7 @@ fn begun_again_while_a_kernel_ends(bench: &Bench) {
     *ON_DESCRIBE.lock().expect("whole") = None;
     LOADED.store(0, Ordering::Release);
     assert_eq!(RELAYED.get(), Some(&true));
-    bench.recorder.told().names.clear();
+    bench.recorder.recorded().names.clear();
     queue.destroy();
 }
 
@@ -424,14 +424,14 @@ fn copies(bench: &Bench) {
         unsafe { on_engine(none, 1, none, 2, 200, 0, core::ptr::null(), handle(done), 1, false) };
     assert_eq!(status, SUCCESS);
     until("the copy on an engine", || value(done) == 0);
-    let told = bench.recorder.told();
-    assert_eq!(told.copies.values().map(|c| c.size_bytes).collect::<Vec<_>>(), [100, 200]);
+    let log = bench.recorder.recorded();
+    assert_eq!(log.copies.values().map(|c| c.size_bytes).collect::<Vec<_>>(), [100, 200]);
 }
 
 /// A child knows whether its parent used the GPU, and its own children know no better.
 fn forking(bench: &Bench) {
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
-    for (open, told) in [(true, 3), (false, 1)] {
+    for (open, expected) in [(true, 3), (false, 1)] {
         OPEN.store(open, Ordering::Relaxed);
         let child = fork(|| {
             OPEN.store(!open, Ordering::Relaxed);
@@ -443,7 +443,7 @@ fn forking(bench: &Bench) {
             let inert = !STATE.is_usable() && !STATE.is_installed();
             if grandchild == own && inert { own } else { 0 }
         });
-        assert_eq!(child, told, "the runtime was open: {open}");
+        assert_eq!(child, expected, "the runtime was open: {open}");
     }
     OPEN.store(true, Ordering::Relaxed);
     // It was open all the time for the worker.
@@ -535,13 +535,13 @@ fn live_tables(fake: &'static Fake) -> Tables {
 fn unloaded_while_we_come(bench: &Bench) {
     let Bench { fake, recorder } = *bench;
     fake.renewed();
-    recorder.told().names.clear();
+    recorder.recorded().names.clear();
     recorder.on.store(true, Ordering::Release);
     *recorder.unloads.lock().expect("whole") = Some(fake);
     assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
-    assert_eq!(recorder.told().names, [KERNEL]);
+    assert_eq!(recorder.recorded().names, [KERNEL]);
     unload(fake);
-    assert_eq!(recorder.told().names, [KERNEL], "told once");
+    assert_eq!(recorder.recorded().names, [KERNEL], "told once");
     bench.switch(false);
     closing::close();
 }
@@ -554,15 +554,15 @@ fn loaded_while_we_come(bench: &Bench) {
         fake.renewed();
         IS_FROZEN.store(is_frozen, Ordering::Release);
         LOADED.store(1, Ordering::Release);
-        recorder.told().names.clear();
+        recorder.recorded().names.clear();
         recorder.on.store(true, Ordering::Release);
         let before_ns = sys::now_ns();
         assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
-        until("its kernel", || recorder.told().names == [KERNEL]);
+        until("its kernel", || recorder.recorded().names == [KERNEL]);
         LOADED.store(0, Ordering::Release);
         bench.switch(false);
         closing::close();
-        (before_ns, recorder.told().since_ns, BEGAN_NS.load(Ordering::Relaxed))
+        (before_ns, recorder.recorded().since_ns, BEGAN_NS.load(Ordering::Relaxed))
     };
     let (_, since, began) = since_ns(true);
     assert_eq!(since, began);
@@ -610,7 +610,7 @@ fn live(bench: &Bench) {
         let stop = AtomicBool::new(false);
         let is_recorded = |queue: &FakeQueue| {
             let id = queue.amd.id.load(Ordering::Relaxed);
-            recorder.told().packets.range((id, 0)..(id + 1, 0)).next().is_some()
+            recorder.recorded().packets.range((id, 0)..(id + 1, 0)).next().is_some()
         };
         std::thread::scope(|scope| {
             for queue in &queues {
@@ -625,7 +625,7 @@ fn live(bench: &Bench) {
                 std::thread::sleep(Duration::from_micros(random.below(5000)));
                 recorder.on.store(true, Ordering::Release);
                 assert_eq!(lifecycle::install(tables, recorder, Timing::Live), Ok(()));
-                assert_eq!(recorder.told().state, state::ACTIVE);
+                assert_eq!(recorder.recorded().state, state::ACTIVE);
                 std::thread::sleep(Duration::from_micros(random.below(10_000)));
                 if time == 0 {
                     until("both are recorded", || queues.iter().all(is_recorded));
@@ -637,17 +637,17 @@ fn live(bench: &Bench) {
             }
             stop.store(true, Ordering::Release);
         });
-        let told = recorder.told();
+        let log = recorder.recorded();
         for queue in &queues {
             let id = queue.amd.id.load(Ordering::Relaxed);
-            let recorded: Vec<_> = told.packets.range((id, 0)..(id + 1, 0)).collect();
+            let recorded: Vec<_> = log.packets.range((id, 0)..(id + 1, 0)).collect();
             assert!(!recorded.is_empty());
             for (&(_, index), sequence) in recorded {
-                let complete = told.completed[sequence];
+                let complete = log.completed[sequence];
                 assert_eq!((complete.start_ns, complete.end_ns), (2 * index + 1, 2 * index + 2));
             }
         }
-        drop(told);
+        drop(log);
         for queue in queues {
             queue.destroy();
         }

@@ -161,13 +161,13 @@ fn what_was_held_back_at_the_end_is_recorded() {
         queue.ring(late);
         until("all ran", || dones.into_iter().chain([done]).all(|done| value(done) == 0));
         bench.switch(false);
-        let told = bench.recorder.told();
-        let of = |index: u64| told.packets.get(&(queue.amd.id.load(Ordering::Relaxed), index));
+        let log = bench.recorder.recorded();
+        let of = |index: u64| log.packets.get(&(queue.amd.id.load(Ordering::Relaxed), index));
         assert_eq!(of(late), None);
         let recorded = held.map(|index| *of(index).expect("recorded"));
-        assert!(recorded.iter().all(|sequence| told.completed.contains_key(sequence)));
-        let lost = told.losses[ShimLoss::UNPUBLISHED.0 as usize];
-        assert_eq!((told.fired, lost, told.losses.iter().sum()), (3, 1, 1));
+        assert!(recorded.iter().all(|sequence| log.completed.contains_key(sequence)));
+        let lost = log.losses[ShimLoss::UNPUBLISHED.0 as usize];
+        assert_eq!((log.fired, lost, log.losses.iter().sum()), (3, 1, 1));
     });
 }
 
@@ -253,7 +253,7 @@ fn a_doorbell_that_rings_before_the_write_index_moves() {
             until("it runs", || value(done) == 0);
         }
         bench.check(&queue, 200);
-        assert_eq!(bench.recorder.told().losses, [0; ShimLoss::COUNT]);
+        assert_eq!(bench.recorder.recorded().losses, [0; ShimLoss::COUNT]);
         queue.destroy();
     });
 }
@@ -294,10 +294,10 @@ fn what_was_let_pass_is_counted_at_the_end() {
         queue.publish(late, packet_type::DISPATCH, true, late + 1, 0);
         until("all ran", || dones.iter().all(|done| value(done) == 0));
         bench.switch(false);
-        let told = bench.recorder.told();
-        let passed = told.losses[ShimLoss::PACKET_PASSED.0 as usize];
-        let recorded = told.packets.len() as u64;
-        assert_eq!((recorded + passed, told.losses.iter().sum()), (4, passed));
+        let log = bench.recorder.recorded();
+        let passed = log.losses[ShimLoss::PACKET_PASSED.0 as usize];
+        let recorded = log.packets.len() as u64;
+        assert_eq!((recorded + passed, log.losses.iter().sum()), (4, passed));
     });
 }
 
@@ -322,8 +322,8 @@ impl Waited {
     }
 
     fn is_recorded(&self, bench: &Bench) -> bool {
-        let told = bench.recorder.told();
-        told.completed.contains_key(&told.packets[&self.place])
+        let log = bench.recorder.recorded();
+        log.completed.contains_key(&log.packets[&self.place])
     }
 }
 
@@ -571,7 +571,7 @@ mod cancelled {
             assert!(!scene.done.load(Ordering::Acquire), "as soon as it is out of our code");
             many(&bench, &scene.queue);
             bench.check(&scene.queue, 121);
-            assert_eq!(bench.recorder.told().losses, [0; ShimLoss::COUNT]);
+            assert_eq!(bench.recorder.recorded().losses, [0; ShimLoss::COUNT]);
         });
     }
 }

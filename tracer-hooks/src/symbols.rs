@@ -113,10 +113,10 @@ pub fn of_everything(between: &mut dyn FnMut()) {
         // First: one that was frozen since recording began is found below.
         let was_there = RUNTIME.is_frozen(executable) != Some(false);
         let frozen = FROZEN.lock_for(WAIT_NS);
-        let is_told = frozen.is_some_and(|frozen| {
+        let is_known = frozen.is_some_and(|frozen| {
             frozen.as_ref().is_some_and(|frozen| frozen.contains(&executable))
         });
-        if !is_told {
+        if !is_known {
             // An executable that is not frozen has not run yet; one that was unloaded meanwhile may have, at the same
             // address.
             let since_ns = if was_there { BEGAN_NS.load(Ordering::Relaxed) } else { sys::now_ns() };

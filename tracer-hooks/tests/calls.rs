@@ -277,15 +277,15 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     for release in &RELEASES {
         release.every(|slot, table, offset, words| {
             called(slot, table, offset, words);
-            let [told] = take()[..] else { panic!("one call") };
-            assert_eq!(usize::from(told.operation), slot);
-            assert_eq!(usize::from(told.arg_count), slot % 7);
-            assert_eq!(told.args[1], 2);
+            let [recorded] = take()[..] else { panic!("one call") };
+            assert_eq!(usize::from(recorded.operation), slot);
+            assert_eq!(usize::from(recorded.arg_count), slot % 7);
+            assert_eq!(recorded.args[1], 2);
             // As many as there are, of the three that were asked for.
             let stack = words.min(3);
-            assert_eq!(usize::from(told.extra_count), stack, "slot {slot}");
-            assert_eq!(told.extra[..stack], [7, 8, 9][..stack]);
-            assert!(told.begin_ns <= told.end_ns && told.begin_ns > 0);
+            assert_eq!(usize::from(recorded.extra_count), stack, "slot {slot}");
+            assert_eq!(recorded.extra[..stack], [7, 8, 9][..stack]);
+            assert!(recorded.begin_ns <= recorded.end_ns && recorded.begin_ns > 0);
             assert_eq!(take_entered(), [[7, 8, 9, 10][..words].to_vec()], "slot {slot}");
         });
     }
@@ -294,16 +294,16 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     let [Release { core, .. }, ..] = &RELEASES;
     let thrown = catch_unwind(AssertUnwindSafe(|| call(core, 56, 13)));
     assert_eq!(thrown.expect_err("thrown").downcast_ref(), Some(&"thrown"));
-    let [told] = take()[..] else { panic!("one call") };
-    assert_eq!((told.flags & flag::ENTRY_ONLY, told.ret), (flag::ENTRY_ONLY, 0));
+    let [recorded] = take()[..] else { panic!("one call") };
+    assert_eq!((recorded.flags & flag::ENTRY_ONLY, recorded.ret), (flag::ENTRY_ONLY, 0));
     assert_eq!(take_entered().len(), 1);
 
     // Who is told of a begin refuses it: the function is not called.
     *CALLED.lock().expect("not poisoned") = [0; 10];
     let refused = catch_unwind(AssertUnwindSafe(|| call(core, 56, 17)));
     assert_eq!(refused.expect_err("refused").downcast_ref(), Some(&"refused"));
-    let [told] = take()[..] else { panic!("one call") };
-    assert_eq!(told.flags & flag::ENTRY_ONLY, flag::ENTRY_ONLY);
+    let [recorded] = take()[..] else { panic!("one call") };
+    assert_eq!(recorded.flags & flag::ENTRY_ONLY, flag::ENTRY_ONLY);
     assert_eq!((take_entered().len(), *CALLED.lock().expect("not poisoned")), (1, [0; 10]));
 
     // An output is read after success.
@@ -316,8 +316,8 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     let create = || call(core, 312, &raw const output as u64);
     create();
     call(core, 56, 1);
-    let [told] = take()[..] else { panic!("only what is wanted") };
-    assert_eq!((told.flags, told.extra[0]), (flag::OUT_VALUE, 4711));
+    let [recorded] = take()[..] else { panic!("only what is wanted") };
+    assert_eq!((recorded.flags, recorded.extra[0]), (flag::OUT_VALUE, 4711));
 
     // Nobody tells anything after the end, and neither does a forked child.
     calls::end();

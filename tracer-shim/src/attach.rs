@@ -33,14 +33,14 @@ static REQUEST: AtomicPtr<Attach> = AtomicPtr::new(ptr::null_mut());
 struct Outcome {
     status: u64,
     /// The status is in the shared memory as well.
-    told: bool,
+    is_in_memory: bool,
 }
 
 impl Outcome {
     /// Tells a memory that is ours alone; it may be unmapped afterwards.
     fn tell(memory: &SharedMemory, status: u64) -> Self {
         memory.set_control(control::ATTACH_STATUS, status);
-        Self { status, told: true }
+        Self { status, is_in_memory: true }
     }
 }
 
@@ -95,10 +95,10 @@ pub unsafe fn attach(request: *mut Attach) {
     // SAFETY: the caller's promise; it is not touched again but for the status.
     let asked = unsafe { request.read() };
     let outcome = contained(|| begin(&asked))
-        .unwrap_or(Outcome { status: attach_status::UNUSABLE, told: false });
+        .unwrap_or(Outcome { status: attach_status::UNUSABLE, is_in_memory: false });
     // SAFETY: the caller's promise.
     unsafe { answer(request, outcome.status) };
-    if !outcome.told {
+    if !outcome.is_in_memory {
         sys::sleep_ns(STATUS_STAYS_NS);
     }
     if asked.version == VERSION && asked.block_bytes != 0 {
@@ -110,9 +110,9 @@ pub unsafe fn attach(request: *mut Attach) {
 fn begin(asked: &Attach) -> Outcome {
     if asked.version != VERSION {
         // In another version the descriptor may be at another place.
-        return Outcome { status: attach_status::VERSION, told: false };
+        return Outcome { status: attach_status::VERSION, is_in_memory: false };
     }
-    let refused = Outcome { status: attach_status::MEMORY, told: false };
+    let refused = Outcome { status: attach_status::MEMORY, is_in_memory: false };
     // Closes the descriptor in any case.
     let Ok(memory) = i32::try_from(asked.memory_fd).map(memory::map_file) else { return refused };
     match memory.and_then(|memory| memory.claim(sys::getpid()).map(|()| memory)) {
@@ -147,7 +147,7 @@ fn put_away_the_last() -> bool {
 /// Uses `memory` from now on. Fails with the answer if another `OnLoad` came in between, with a memory of the
 /// environment.
 fn connect(memory: SharedMemory) -> Result<(), Outcome> {
-    let busy = Outcome { status: attach_status::BUSY, told: false };
+    let busy = Outcome { status: attach_status::BUSY, is_in_memory: false };
     if RECORDER.connect(memory) { Ok(()) } else { Err(busy) }
 }
 
@@ -155,7 +155,7 @@ fn connect(memory: SharedMemory) -> Result<(), Outcome> {
 fn tell_current(status: u64) -> Outcome {
     match RECORDER.memory() {
         Some(memory) => Outcome::tell(&memory, status),
-        None => Outcome { status, told: false },
+        None => Outcome { status, is_in_memory: false },
     }
 }
 
@@ -175,9 +175,9 @@ fn begin_with_tables(asked: &Attach, memory: SharedMemory) -> Outcome {
     match calls::install(Ok(tables), Timing::Live) {
         Ok(()) => tell_current(attach_status::RECORDING),
         Err(error) => {
-            let told = tell_current(status_of(error));
+            let outcome = tell_current(status_of(error));
             RECORDER.disconnect();
-            told
+            outcome
         }
     }
 }

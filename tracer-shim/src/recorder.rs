@@ -508,10 +508,10 @@ mod tests {
     fn the_largest_clock_error_of_a_memory_is_told() {
         let recorder = Recorder::new();
         assert!(recorder.connect(mapped(1)));
-        for (error_ns, told_ns) in [(7, 7), (5, 7), (u64::MAX, u64::MAX)] {
+        for (error_ns, stated_ns) in [(7, 7), (5, 7), (u64::MAX, u64::MAX)] {
             recorder.clock_error(error_ns);
             let memory = recorder.memory().expect("there");
-            assert_eq!(memory.control(control::CLOCK_ERROR_NS), told_ns);
+            assert_eq!(memory.control(control::CLOCK_ERROR_NS), stated_ns);
         }
     }
 

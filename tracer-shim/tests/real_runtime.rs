@@ -79,8 +79,8 @@ fn rocm_times_are_as_exact_as_is_told_whichever_clock_reading_is_interrupted() {
             let what = format!("{program}, interrupted {interrupted:.8}");
             let outcome = s.run("interrupted", program, &env);
             verify_nearly(&what, &outcome);
-            let told_ns = outcome.trace.clock_error_ns;
-            assert!((1..2_000_000).contains(&told_ns), "{what}: {told_ns} ns are told");
+            let stated_ns = outcome.trace.clock_error_ns;
+            assert!((1..2_000_000).contains(&stated_ns), "{what}: {stated_ns} ns are stated");
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
             .sum();
     let timed = trace.dispatches.iter().filter(|dispatch| dispatch.record.begin_ns > 0);
     let pids: HashSet<u32> = timed.map(|dispatch| dispatch.process_id).collect();
-    let error_ns = pids.into_iter().map(|pid| trace.told_error_ns(pid)).max().unwrap_or(0);
+    let error_ns = pids.into_iter().map(|pid| trace.stated_error_ns(pid)).max().unwrap_or(0);
     let tolerance_ns = error_ns + TICK_NS;
     let ended_ns = trace.tables().processes.values().map(|process| process.detached_ns).max();
     let ended_ns = ended_ns.unwrap_or(0).saturating_add(tolerance_ns);

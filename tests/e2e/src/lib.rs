@@ -564,11 +564,11 @@ impl Recorded {
     }
 
     /// By how much times of process `pid` can be off, ns: the trace tells, and it is little.
-    pub fn told_error_ns(&self, pid: u32) -> u64 {
+    pub fn stated_error_ns(&self, pid: u32) -> u64 {
         let error_ns = self.tables().processes[&pid].clock_error_ns;
-        let told = (1..*MOST_CLOCK_ERROR_NS).contains(&error_ns);
+        let is_bounded = (1..*MOST_CLOCK_ERROR_NS).contains(&error_ns);
         assert!(
-            told,
+            is_bounded,
             "times of process {pid} are told to be off by {error_ns} ns; {} of {} kernels have some",
             self.dispatches.iter().filter(|d| d.process_id == pid && d.record.begin_ns > 0).count(),
             self.kernels_of(pid)
@@ -643,7 +643,7 @@ impl Recorded {
             assert_eq!(Some(seen.record.queue_id), expected.hsa_queue);
             assert_eq!(self.kernel(seen), expected.name);
             let (begin, end) = (seen.record.begin_ns, seen.record.end_ns);
-            let tolerance_ns = self.told_error_ns(seen.process_id) + tolerance_ns;
+            let tolerance_ns = self.stated_error_ns(seen.process_id) + tolerance_ns;
             let close = begin.abs_diff(expected.start_ns) <= tolerance_ns
                 && end.abs_diff(expected.end_ns) <= tolerance_ns;
             assert!(close, "{seen:?} differs from {expected:?} by more than {tolerance_ns} ns");

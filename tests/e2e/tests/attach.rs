@@ -88,14 +88,14 @@ fn root_limits_of_the_process_are_kept() {
     let data = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("counted");
     let data = data.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10;
     let option = format!("-p{pid}");
-    for (resource, most, told) in [
+    for (resource, most, message) in [
         (Resource::As, mapped(pid) + 300 * MIB, "RLIMIT_AS leaves 2"),
         (Resource::Data, data + 100 * MIB, "RLIMIT_DATA leaves"),
         (Resource::Nofile, open() + 5, "RLIMIT_NOFILE leaves 5, "),
     ] {
         limit(resource, most);
         let mut record = scene.record(&[&option, "--gpu", "inject"]);
-        run(record.arg("--force")).expect(1).complains(&[told, "an eighth of that at most"]);
+        run(record.arg("--force")).expect(1).complains(&[message, "an eighth of that at most"]);
         unlimit(resource);
     }
     let (before, room) = (mapped(pid), 2600 * MIB);
@@ -118,9 +118,9 @@ fn root_limits_of_the_cgroup_are_kept() {
     let scene = Scene::default();
     let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
     let option = format!("-p{}", target.pid());
-    let refused = |told: &str| {
+    let refused = |message: &str| {
         let mut record = scene.record(&[&option, "--gpu", "inject"]);
-        run(record.arg("--force")).expect(1).complains(&[told, "an eighth of that at most"]);
+        run(record.arg("--force")).expect(1).complains(&[message, "an eighth of that at most"]);
     };
     let threads = Limited::new(target.pid(), "pids");
     let most = threads.read("pids.current").parse::<u64>().expect("a number") + 5;
@@ -527,12 +527,12 @@ fn root_attach_to_a_parent_of_forked_workers() {
         move |_, worker| Some(worker.begin_ns) != last
     });
     let notices = &trace.tables().notices;
-    let told: u64 = notices.iter().filter_map(|notice| told_launches(notice)).sum();
+    let counted: u64 = notices.iter().filter_map(|notice| counted_launches(notice)).sum();
     let missing = workers.values().map(|worker| worker.calls.saturating_sub(worker.kernels));
-    assert!(missing.sum::<u64>() <= told, "{workers:?}: {notices:?}");
+    assert!(missing.sum::<u64>() <= counted, "{workers:?}: {notices:?}");
     let late = workers.values().any(|worker| worker.calls < LAUNCHES);
-    let told = notices.iter().any(|notice| notice.contains("before they had their probes"));
-    assert!(told || !late, "{workers:?}: {notices:?}");
+    let is_noticed = notices.iter().any(|notice| notice.contains("before they had their probes"));
+    assert!(is_noticed || !late, "{workers:?}: {notices:?}");
     let tiers = trace.tables().processes.values().map(|process| &process.gpu_tier);
     // One that ended just then is whole as well.
     let had_shim = |tier: &&String| {
@@ -566,10 +566,10 @@ fn workers(trace: &Recorded) -> BTreeMap<u32, Worker> {
 }
 
 /// Of how many launches a notice says that their kernels are not in the trace.
-fn told_launches(notice: &str) -> Option<u64> {
+fn counted_launches(notice: &str) -> Option<u64> {
     let words: Vec<&str> = notice.split(' ').collect();
-    let told = words.windows(2).find(|pair| ["kernels", "launches"].contains(&pair[1]))?;
-    told[0].parse().ok()
+    let pair = words.windows(2).find(|pair| ["kernels", "launches"].contains(&pair[1]))?;
+    pair[0].parse().ok()
 }
 
 /// Containers: libraries from an overlay, whose files have one device in `maps` and another for `stat`,

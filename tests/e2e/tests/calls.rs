@@ -34,8 +34,8 @@ fn expect_exact_counts(trace: &Recorded, ran: &Ran) {
             *traced.entry(trace.function(call)).or_default() -= 1;
         }
     }
-    let is_told = |name: &str| name.starts_with("hsa") && (name != "hsa_init" || init.is_some());
-    for (function, count) in ran.counts().into_iter().filter(|(name, _)| is_told(name)) {
+    let is_counted = |name: &str| name.starts_with("hsa") && (name != "hsa_init" || init.is_some());
+    for (function, count) in ran.counts().into_iter().filter(|(name, _)| is_counted(name)) {
         let count = count + calls_of_the_runtime(&function);
         assert_eq!(traced.get(&function).copied().unwrap_or(0), count, "{function}");
     }

@@ -471,8 +471,8 @@ fn root_fibres() {
             trace.calls.iter().filter(launches).partition(|call| call.record.end_ns > 0);
         // Two of the eight have their thread's own stack.
         assert_eq!((whole.len(), entered.len()), (200, 600), "{options:?}");
-        let told = flag::ENTRY_ONLY | flag::OTHER_STACK;
-        assert!(entered.iter().all(|call: &&ApiCall| call.flags & told == told));
+        let both = flag::ENTRY_ONLY | flag::OTHER_STACK;
+        assert!(entered.iter().all(|call: &&ApiCall| call.flags & both == both));
         ran.complains(&["calls were made on stacks of fibres"]);
         if options.contains(&"off") {
             continue;
@@ -590,12 +590,12 @@ fn root_children_that_end_at_once_are_told_of() {
     let ran = scene.record_app(&["--gpu", "off"], "brief_children", &[&number]).expect(0);
     let trace = scene.trace();
     let recorded = trace.call_counts()["hipGetErrorName"] as usize;
-    let told = |what: &str| {
+    let noticed = |what: &str| {
         let number = ran.stderr.split_once(what).map(|(_, rest)| rest.split([';', '\n']).next());
         number.flatten().map_or(0, |number| number.parse::<usize>().expect("a number"))
     };
-    let late = told("child processes that were forked with ROCm loaded: ");
-    let missed = told("forked with ROCm loaded and ended before they had probes: ");
+    let late = noticed("child processes that were forked with ROCm loaded: ");
+    let missed = noticed("forked with ROCm loaded and ended before they had probes: ");
     // The parent makes one, too.
     assert!(recorded + late + missed > CHILDREN, "{recorded} {late} {missed}: {ran:#?}");
     assert!(!ran.stderr.contains("nothing was lost"), "{ran:#?}");

@@ -110,9 +110,12 @@ fn answer(injected: &Injected<(fs::File, Option<fs::File>)>) -> Answer {
 
 fn loads(pid: u32) -> Injected<(fs::File, Option<fs::File>)> {
     let injected = load(pid).unwrap_or_else(|error| panic!("process {pid}: {error}"));
-    let told = answer(&injected);
-    assert_eq!(told.initialised, 0x0123456789abcdef, "thread-local variables have their values");
-    assert!(told.libc_works);
+    let answered = answer(&injected);
+    assert_eq!(
+        answered.initialised, 0x0123456789abcdef,
+        "thread-local variables have their values"
+    );
+    assert!(answered.libc_works);
     injected
 }
 
@@ -328,10 +331,10 @@ fn root_inject_calls_what_is_loaded_already() {
     let entry = Entry::Loaded { address: base + functions[0].address };
     for calls in 2..5 {
         let injected = put_in(target.pid(), entry).expect("called");
-        let told = answer(&injected);
-        assert_eq!(told.calls, calls, "the same library");
+        let answered = answer(&injected);
+        assert_eq!(answered.calls, calls, "the same library");
         assert_eq!(
-            told.initialised, 0x0123456789abcdef,
+            answered.initialised, 0x0123456789abcdef,
             "thread-local variables have their values"
         );
         assert!(injected.prepared.1.is_none());

@@ -92,7 +92,7 @@ fn expect_ranges(scene: &Scene, trace: &Recorded, rounds: u64) {
     let report = report(scene);
     let truth = scene.true_dispatches();
     let pid = *trace.tables().processes.keys().next().expect("a process");
-    let error_ns = 2 * (trace.told_error_ns(pid) + 1000);
+    let error_ns = 2 * (trace.stated_error_ns(pid) + 1000);
     for (name, kernels) in RANGES {
         let row = row(&report, name);
         let count = if name == "whole" { 1 } else { rounds };
@@ -107,8 +107,8 @@ fn expect_ranges(scene: &Scene, trace: &Recorded, rounds: u64) {
             }
         }
         assert_eq!(row["gpu_operations"], operations, "{row}");
-        let told = row["gpu_ns"].as_u64().expect("a number");
-        assert!(told.abs_diff(ns) <= operations * error_ns, "{row}: not {ns}");
+        let reported = row["gpu_ns"].as_u64().expect("a number");
+        assert!(reported.abs_diff(ns) <= operations * error_ns, "{row}: not {ns}");
         let of = if ["handed", "whole"].contains(&name) { "process" } else { "thread" };
         assert_eq!(row["of"], of, "{row}");
         for unknown in ["open_at_start", "open_at_end", "gpu_incomplete"] {

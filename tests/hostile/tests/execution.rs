@@ -37,7 +37,7 @@ fn loaded_by(scene: &Scene, user: u32) -> bool {
 }
 
 /// What root is told of the process: that functions of its library lead elsewhere.
-const TOLD: [&str; 2] = ["hsa_init among them, have been redirected", "libc"];
+const REFUSAL: [&str; 2] = ["hsa_init among them, have been redirected", "libc"];
 
 #[test]
 fn hostile_a_mapped_library_is_not_executed_for_a_process_that_was_named() {
@@ -46,7 +46,7 @@ fn hostile_a_mapped_library_is_not_executed_for_a_process_that_was_named() {
     let pid = target.pid().to_string();
     let ran = run(&mut scene.record(&["-p", &pid, "--api", "hsa", "-d", "0.2"]));
     assert!(!loaded_by(&scene, 0), "root has executed the library of another user");
-    ran.complains(&[&[&*format!("process {pid}")], &TOLD[..]].concat());
+    ran.complains(&[&[&*format!("process {pid}")], &REFUSAL[..]].concat());
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn hostile_a_mapped_library_is_not_executed_for_a_process_that_was_found() {
     let target = start(&scene);
     let mut recording = Running::spawn(&mut scene.record(&["-a", "--api", "hsa"]));
     let process = format!("process {}", target.pid());
-    let told = [&[&*process], &TOLD[..]].concat();
+    let expected = [&[&*process], &REFUSAL[..]].concat();
     let mut errors = BufReader::new(recording.child.stderr.take().expect("piped")).lines();
-    let is_it = |line: String| told.iter().all(|part| line.contains(part));
+    let is_it = |line: String| expected.iter().all(|part| line.contains(part));
     let found = within_deadline(recording.pid(), || errors.any(|line| is_it(line.expect("text"))));
-    assert!(found, "{told:?} is not told");
+    assert!(found, "{expected:?} is not said");
     send_signal(recording.pid(), Signal::INT);
     recording.ended();
     assert!(!loaded_by(&scene, 0), "root has executed the library of another user");

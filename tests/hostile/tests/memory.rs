@@ -13,7 +13,7 @@ use hostile::{
 };
 
 /// What root is told.
-const TOLD: &str = "its memory does not answer";
+const REFUSAL: &str = "its memory does not answer";
 
 /// A program that maps a library which calls itself the HSA runtime, and is compiled with `options`.
 fn program(scene: &Scene, options: &[&str]) -> Command {
@@ -41,11 +41,11 @@ fn look_at(scene: &Scene, mut target: Running, touched: impl Fn() -> bool) {
     });
     send_signal(roctap.pid(), Signal::INT);
     let ran = roctap.ended().expect(0);
-    ran.complains(&[&format!("process {pid}"), TOLD]);
+    ran.complains(&[&format!("process {pid}"), REFUSAL]);
     assert!(touched(), "nothing was read of what is in the way: {ran:#?}");
     let ran = run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0);
-    ran.complains(&[TOLD]);
-    run(&mut scene.roctap(&["doctor", "-p", &pid])).complains(&[TOLD]);
+    ran.complains(&[REFUSAL]);
+    run(&mut scene.roctap(&["doctor", "-p", &pid])).complains(&[REFUSAL]);
     // It goes on, and can change what it has mapped.
     let mut line = String::new();
     let input = target.child.stdin.as_mut().expect("piped");
@@ -75,7 +75,7 @@ fn hostile_page_faults_that_nobody_serves_are_given_up() {
     // Only root can have the kernel's own accesses wait.
     let target = Running::start(&mut program(&scene, &["-DUNSERVED"]));
     let pid = target.pid().to_string();
-    run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0).complains(&[TOLD]);
+    run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0).complains(&[REFUSAL]);
 }
 
 /// Each answer comes in time.
@@ -91,19 +91,19 @@ fn hostile_memory_that_is_slow_again_and_again_is_given_up() {
     let mut roctap = Running::spawn(&mut scene.record(&options));
     // What is told comes at once.
     let mut errors = BufReader::new(roctap.child.stderr.take().expect("piped"));
-    let mut told = String::new();
-    while !told.contains(TOLD) {
-        assert_ne!(errors.read_line(&mut told).expect("text"), 0, "it is not given up: {told}");
+    let mut said = String::new();
+    while !said.contains(REFUSAL) {
+        assert_ne!(errors.read_line(&mut said).expect("text"), 0, "it is not given up: {said}");
     }
     // The other one's work from here on is recorded as well.
     let recorded = || scene.trace_so_far().map_or(0, |trace| trace.only(pid).dispatches.len());
     let before = recorded();
     wait_until("the other one is recorded", || recorded() > before);
     send_signal(roctap.pid(), Signal::INT);
-    errors.read_to_string(&mut told).expect("text");
+    errors.read_to_string(&mut said).expect("text");
     roctap.ended().expect(0);
-    assert!(told.contains(&format!("process {slow}: {TOLD}")), "{told}");
-    assert!(!told.contains("panicked"), "{told}");
+    assert!(said.contains(&format!("process {slow}: {REFUSAL}")), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
     let trace = scene.trace();
     trace.expect_complete();
     healthy.end().expect(0);

@@ -184,17 +184,17 @@ fn hostile_root_is_told_that_a_file_system_keeps_it_out() {
     let directory = scene.path("users");
     fs::create_dir(&directory).expect("directory");
     let _mounted = Silent::mount(&directory, NOBODY);
-    let told = ["Permission denied", "for root too: the file system keeps root out"];
+    let causes = ["Permission denied", "for root too: the file system keeps root out"];
     let (trace, ran) = (directory.join("run.rtrace"), scene.path("ran"));
     let mut record = scene.roctap(&["record", "--gpu=off", "-o"]);
     run(record.arg(&trace).envs(SUDO).args(["--", "touch"]).arg(&ran))
         .expect(1)
-        .complains(&[&[&*trace.to_string_lossy()], &told[..]].concat());
+        .complains(&[&[&*trace.to_string_lossy()], &causes[..]].concat());
     assert!(!ran.exists(), "the command is not started where nothing can be recorded");
     write_trace(&scene.trace_path(), "name");
     let out = directory.join("csv");
     let mut export = scene.roctap(&["export", "-f", "csv", "-o"]);
     run(export.arg(&out).arg(scene.trace_path()).envs(SUDO))
         .expect(1)
-        .complains(&[&[&*out.to_string_lossy()], &told[..]].concat());
+        .complains(&[&[&*out.to_string_lossy()], &causes[..]].concat());
 }

@@ -143,7 +143,7 @@ const TELL: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Umask|SigBl
 
 /// What [`TELL`] printed, but for the two signals that are glibc's own: whoever is started by its `posix_spawn`
 /// ignores them.
-fn told(ran: &Ran) -> Vec<String> {
+fn messages(ran: &Ran) -> Vec<String> {
     const GLIBCS_OWN: u64 = 0b11 << 31;
     let line = |line: &str| match line.strip_prefix("SigIgn:\t") {
         Some(ignored) => {
@@ -189,7 +189,7 @@ fn hostile_roctap_leaves_a_command_its_rights() {
         let with = run(&mut started(&[&record[..], &["sh", "-c", TELL]].concat()));
         // No call of ROCm was seen.
         assert_eq!(with.code, Some(3), "{with:#?}");
-        assert_eq!(told(&with), told(&without));
+        assert_eq!(messages(&with), messages(&without));
         assert!(with.stdout.contains("NoNewPrivs:\t0"), "{with:#?}");
         fs::remove_file(scene.trace_path()).expect("a trace");
     }

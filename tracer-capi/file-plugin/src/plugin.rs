@@ -20,7 +20,7 @@ use crate::output::{NotWritten, Output};
 use crate::runtime::agents;
 
 /// The number of sorts of records of which it is said that they have no place: made-up records can name any number.
-const MOST_TOLD: usize = 256;
+const MOST_NAMED: usize = 256;
 
 /// The reason for which a record was not written.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -246,7 +246,7 @@ impl Plugin {
 
     /// Says, once, that there is no place for something.
     fn leave_out(&mut self, domain: u32, operation: u32, what: &str) {
-        if self.left_out.len() < MOST_TOLD && self.left_out.insert((domain, operation)) {
+        if self.left_out.len() < MOST_NAMED && self.left_out.insert((domain, operation)) {
             let domain = Domain(domain).name();
             match operation {
                 u32::MAX => messages::warn(format_args!(

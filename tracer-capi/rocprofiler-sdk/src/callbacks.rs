@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_callback_tracing_kind_operation_
     unsafe {
         let place = record.payload.byte_add(size_of::<u64>());
         each_argument((kind, record.operation), place, Class::Text, |number, argument| {
-            let &ArgumentTold { place, indirections, ty, name, value } = argument;
+            let &DescribedArgument { place, indirections, ty, name, value } = argument;
             let operation = record.operation.cast_signed();
             function(record.kind, operation, number, place, indirections, ty, name, value, 0, data)
         });
@@ -183,7 +183,7 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_buffer_tracing_record_args(
     unsafe {
         let place = header.payload.byte_add(records::CALL_BYTES);
         each_argument((kind, operation), place, Class::Pointer, |number, argument| {
-            let &ArgumentTold { place, indirections, ty, name, value } = argument;
+            let &DescribedArgument { place, indirections, ty, name, value } = argument;
             let operation = operation.cast_signed();
             function(header.kind, operation, number, place, indirections, ty, name, value, data)
         });
@@ -192,7 +192,7 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_buffer_tracing_record_args(
 }
 
 /// An argument of a call, as tools are told of it.
-struct ArgumentTold {
+struct DescribedArgument {
     place: *const c_void,
     indirections: i32,
     ty: *const c_char,
@@ -210,7 +210,7 @@ unsafe fn each_argument(
     (kind, operation): (Kind, u32),
     place: *const c_void,
     strings: Class,
-    mut tell: impl FnMut(u32, &ArgumentTold) -> c_int,
+    mut tell: impl FnMut(u32, &DescribedArgument) -> c_int,
 ) {
     for (number, argument) in (0..).zip(arguments(kind, operation)) {
         // SAFETY: as the caller promises.
@@ -220,14 +220,14 @@ unsafe fn each_argument(
         };
         let class = if argument.class == Class::Text { strings } else { argument.class };
         let value = CString::new(text(class, argument.bytes, word)).unwrap_or_default();
-        let told = ArgumentTold {
+        let described = DescribedArgument {
             place,
             indirections: argument.indirections() as i32,
             ty: argument.ty.as_ptr(),
             name: argument.name.as_ptr(),
             value: value.as_ptr(),
         };
-        if tell(number, &told) != 0 {
+        if tell(number, &described) != 0 {
             break;
         }
     }

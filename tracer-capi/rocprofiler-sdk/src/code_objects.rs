@@ -99,7 +99,7 @@ struct Loaded {
     /// The services that are being told of it, or were: a bit for each.
     claimed: AtomicU64,
     /// The services that were told.
-    told: AtomicU64,
+    notified: AtomicU64,
     /// The number of threads that are telling tools of it.
     telling: AtomicU32,
     is_unloaded: AtomicBool,
@@ -206,7 +206,7 @@ impl Loaded {
             data,
             kernels,
             claimed: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
             telling: AtomicU32::new(0),
             is_unloaded: AtomicBool::new(false),
             kept: (0..places).map(|_| AtomicU64::new(0)).collect(),
@@ -221,7 +221,7 @@ impl Loaded {
             // Relaxed: the thread that has set a bit first tells.
             if !self.is_unloaded() && self.claimed.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 self.tell(place, service, Phase::Enter);
-                self.told.fetch_or(bit, Ordering::Relaxed);
+                self.notified.fetch_or(bit, Ordering::Relaxed);
             }
         }
         drop(telling);
@@ -250,7 +250,7 @@ impl Loaded {
         let _telling = Notification::begin(self);
         for (place, service) in SDK.numbered(KIND, Services::all()) {
             let bit = 1 << place;
-            if is_meant(service) && self.told.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+            if is_meant(service) && self.notified.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
                 self.tell(place, service, Phase::Exit);
             }
         }

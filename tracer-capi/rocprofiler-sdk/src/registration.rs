@@ -343,7 +343,7 @@ fn wait_until(has_done: impl Fn() -> bool) -> bool {
 /// Finalizes all tools, once. Returns whether this was the first time.
 fn finalize_all() -> bool {
     /// The number of operations that users were told of.
-    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    static REPORTED: AtomicUsize = AtomicUsize::new(0);
     let is_first = SDK.begin_finalization();
     if is_first {
         let is_in_tools = IS_IN_TOOLS.replace(true);
@@ -354,7 +354,7 @@ fn finalize_all() -> bool {
         });
         let behind = finalize_those(|_| true);
         let all = work::refused();
-        let refused = all - TOLD.swap(all, Ordering::Relaxed) + behind;
+        let refused = all - REPORTED.swap(all, Ordering::Relaxed) + behind;
         if refused > 0 {
             log::warn(format_args!(
                 "{refused} operations of GPUs were not recorded, since a callback took too long"

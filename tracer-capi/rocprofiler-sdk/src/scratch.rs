@@ -115,27 +115,27 @@ unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const Scratch
     // SAFETY: the runtime's event, at the begin of this operation.
     let payload = unsafe { Payload::new(event, OPERATION) };
     let of = (KIND, OPERATION as u32);
-    let told = Box::new(TracedOperation::new(of, services, payload, calls::enqueue()));
-    told.begin(ptr::from_ref(&frame) as usize);
+    let traced = Box::new(TracedOperation::new(of, services, payload, calls::enqueue()));
+    traced.begin(ptr::from_ref(&frame) as usize);
     // Last: the work before is no part of the operation.
-    keep(OPERATION, Some((told, timestamp_ns())));
+    keep(OPERATION, Some((traced, timestamp_ns())));
     SUCCESS
 }
 
 /// The operation has ended.
 unsafe extern "C-unwind" fn ends<const OPERATION: usize>(event: *const ScratchEvent) -> Status {
     let frame = 0_u8;
-    let Some((told, begin_ns)) = keep(OPERATION, None) else { return SUCCESS };
+    let Some((traced, begin_ns)) = keep(OPERATION, None) else { return SUCCESS };
     if process::is_forked() {
         return SUCCESS;
     }
     let end_ns = timestamp_ns();
     // SAFETY: the runtime's event, at the end of this operation.
-    let payload = unsafe { told.payload().with(event, OPERATION, Phase::Exit) };
-    told.set_payload(payload);
-    told.end(ptr::from_ref(&frame) as usize);
+    let payload = unsafe { traced.payload().with(event, OPERATION, Phase::Exit) };
+    traced.set_payload(payload);
+    traced.end(ptr::from_ref(&frame) as usize);
     let Payload { agent, queue, flags, arguments: [_, bytes, _], .. } = payload;
-    for (buffer, common) in told.buffers([begin_ns, end_ns]) {
+    for (buffer, common) in traced.buffers([begin_ns, end_ns]) {
         // The runtime holds a lock: this waits for nobody.
         buffer.write_at_once(&records::scratch(&common, agent, queue, flags, bytes));
     }
@@ -143,9 +143,9 @@ unsafe extern "C-unwind" fn ends<const OPERATION: usize>(event: *const ScratchEv
 }
 
 /// Keeps an operation that has begun in the place of the one that began before.
-fn keep(operation: usize, told: Option<Begun>) -> Option<Begun> {
+fn keep(operation: usize, traced: Option<Begun>) -> Option<Begun> {
     // A thread that ends has no place any more.
     let replace =
-        |begun: &RefCell<[_; 3]>| std::mem::replace(&mut begun.borrow_mut()[operation - 1], told);
+        |begun: &RefCell<[_; 3]>| std::mem::replace(&mut begun.borrow_mut()[operation - 1], traced);
     BEGUN.try_with(replace).ok().flatten()
 }

@@ -41,7 +41,7 @@ impl<P: Copy> TracedOperation<P> {
         payload: P,
         (id, id_use): (u64, Use),
     ) -> Self {
-        let all = SDK.each(kind, services).filter(|service| service.is_told());
+        let all = SDK.each(kind, services).filter(|service| service.has_callback());
         Self {
             kind,
             operation,

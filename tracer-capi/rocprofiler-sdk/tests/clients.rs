@@ -236,11 +236,11 @@ fn marks(
     compiler.arg("-o").args([&program, &clients.source("marks.c")]);
     let roctx = clients.directory().join(ROCPROFILER_SDK_ROCTX.soname);
     succeed(compiler.arg(roctx)).expect("the program");
-    let told = clients.directory().join("told");
+    let written = clients.directory().join("output");
     let mut command = clients.command(&program);
-    command.env("LD_PRELOAD", tool).env("WATCH_OUT", &told).envs(words.iter().copied());
+    command.env("LD_PRELOAD", tool).env("WATCH_OUT", &written).envs(words.iter().copied());
     let running = command.stdout(std::process::Stdio::piped()).spawn().expect("it begins");
-    let told = told.with_extension(running.id().to_string());
+    let written = written.with_extension(running.id().to_string());
     let output = running.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", output.status);
     let said = String::from_utf8(output.stdout).expect("UTF-8");
@@ -249,10 +249,10 @@ fn marks(
         Some((name.to_owned(), times.parse().expect("a number")))
     };
     let counts = said.lines().filter_map(count).collect();
-    let told = std::fs::read_to_string(told).expect("what was told");
-    assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
+    let written = std::fs::read_to_string(written).expect("what was told");
+    assert!(written.ends_with("end\n") && !written.contains("wrong: "), "{written}");
     let lines = |word| {
-        let words = told.lines().map(str::split_whitespace);
+        let words = written.lines().map(str::split_whitespace);
         let meant = words.filter_map(move |mut line| (line.next() == Some(word)).then_some(line));
         meant.map(|numbers| numbers.map(|n| n.parse().expect("a number")).collect::<Vec<u64>>())
     };

@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn calls_are_made_in_order_on_a_thread_that_nobody_waits_for() {
         let completions = Completions::start().expect("a thread");
-        let (told, gate) = (Arc::<Mutex<Vec<u32>>>::default(), Arc::<Mutex<()>>::default());
+        let (called, gate) = (Arc::<Mutex<Vec<u32>>>::default(), Arc::<Mutex<()>>::default());
         let closed = gate.lock().expect("whole");
         for number in 0..3 {
-            let (told, gate) = (Arc::clone(&told), Arc::clone(&gate));
+            let (called, gate) = (Arc::clone(&called), Arc::clone(&gate));
             completions.add(move || {
                 drop(gate.lock());
-                told.lock().expect("whole").push(number);
+                called.lock().expect("whole").push(number);
                 assert!(CallbackThread::is_any_current());
                 // Itself it does not wait for.
                 assert!(completions.wait(Instant::now() + Duration::from_secs(600)));
@@ -116,7 +116,7 @@ mod tests {
         assert!(!completions.wait(Instant::now() + LOOK));
         drop(closed);
         assert!(completions.wait(Instant::now() + Duration::from_secs(600)));
-        assert_eq!(told.lock().expect("whole")[..], [0, 1, 2]);
+        assert_eq!(called.lock().expect("whole")[..], [0, 1, 2]);
         assert!(completions.has_room());
     }
 }

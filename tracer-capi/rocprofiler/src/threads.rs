@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn who_is_told_is_told_before_and_after_of_the_libraries_asked_for() {
-        let (watchers, told) = (Watchers::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (watchers, events) = (Watchers::default(), Arc::<Mutex<Vec<_>>>::default());
         for (name, libraries) in [("all", 0), ("ours", 1), ("HIP's", 4)] {
             let tell = |when| {
-                let told = Arc::clone(&told);
-                Box::new(move |library| told.lock().expect("whole").push((name, when, library)))
+                let events = Arc::clone(&events);
+                Box::new(move |library| events.lock().expect("whole").push((name, when, library)))
             };
             watchers.add(Watcher {
                 client: libraries,
@@ -261,12 +261,12 @@ mod tests {
             });
         }
         let created = watchers.around(ROCPROFILER_LIBRARY, || {
-            told.lock().expect("whole").push(("", "created", 0));
+            events.lock().expect("whole").push(("", "created", 0));
             7
         });
         assert_eq!(created, 7);
         assert!(watchers.mean(4));
-        let (all, told) = (&told, told.lock().expect("whole"));
+        let (all, events) = (&events, events.lock().expect("whole"));
         let expected = [
             ("all", "before", 1),
             ("ours", "before", 1),
@@ -274,8 +274,8 @@ mod tests {
             ("all", "after", 1),
             ("ours", "after", 1),
         ];
-        assert_eq!(told[..], expected);
-        drop(told);
+        assert_eq!(events[..], expected);
+        drop(events);
         [0, 1].into_iter().for_each(|client| assert!(watchers.end(client, Instant::now())));
         assert!(!watchers.mean(1) && watchers.mean(4));
         watchers.around(ROCPROFILER_LIBRARY, || ());
@@ -301,7 +301,7 @@ mod tests {
                 AT_END.set(Some(AtEnd(send)));
             }
         }
-        let (send, told) = std::sync::mpsc::channel();
+        let (send, events) = std::sync::mpsc::channel();
         let thread = CallbackThread::start().expect("a thread");
         let tell = Box::leak(Box::new(Tell(send)));
         // While the thread is held up, it is handed something and is to end.
@@ -310,6 +310,6 @@ mod tests {
         held.ends = true;
         drop(held);
         thread.end();
-        assert_eq!([told.recv(), told.recv()], [Ok("told"), Ok("ended")]);
+        assert_eq!([events.recv(), events.recv()], [Ok("told"), Ok("ended")]);
     }
 }

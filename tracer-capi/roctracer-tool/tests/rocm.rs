@@ -159,7 +159,7 @@ fn rocm_programs_that_use_hip() {
             // Its copies and fills are no kernels of its own.
             assert_eq!(expect_kernels(&outcome) > 0, program != "copies");
             let calls = outcome.calls(HIP_CALLS);
-            for (function, count) in outcome.told("count") {
+            for (function, count) in outcome.counts("count") {
                 if function.contains("hip") {
                     assert_eq!(calls.get(&function).copied().unwrap_or(0), count, "{function}");
                 }
@@ -254,7 +254,7 @@ fn rocm_programs_that_use_hsa() {
             *calls.get_mut(&function).expect("a call") -= 1;
         }
         let mut compared = 0;
-        for (function, count) in outcome.told("count") {
+        for (function, count) in outcome.counts("count") {
             // It makes the tables through which calls pass.
             if function.starts_with("hsa_") && function != "hsa_init" {
                 assert_eq!(calls.get(&function).copied().unwrap_or(0), count, "{function}");
@@ -330,9 +330,9 @@ fn rocm_only_the_functions_that_are_named() {
     let banner = outcome.said.lines().collect::<Vec<_>>();
     assert!(banner[0].ends_with(&format!("): input from \"{}\"", input.display())), "{banner:?}");
     assert_eq!(banner[1], "    HIP-trace(-* hipFree hipLaunchKernel)");
-    let (calls, told) = (outcome.calls(HIP_CALLS), outcome.told("count"));
+    let (calls, counts) = (outcome.calls(HIP_CALLS), outcome.counts("count"));
     assert_eq!(calls.len(), 2, "{calls:?}");
-    assert!(calls.iter().all(|(function, count)| told[function] == *count), "{calls:?}");
+    assert!(calls.iter().all(|(function, count)| counts[function] == *count), "{calls:?}");
     assert!(expect_kernels(&outcome) > 0);
     assert!(outcome.lines(WORK).iter().all(|line| line.contains(" add_one:")));
     let outcome = traced("hipFree");

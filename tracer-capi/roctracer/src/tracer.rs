@@ -545,9 +545,9 @@ mod tests {
             // Callbacks of calls, events and marks; activities of calls and of what the GPU does.
             let calls = matches!(domain, Domain::HSA_API | Domain::HIP_API);
             let gpu = matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS);
-            let told = calls || matches!(domain, Domain::HSA_EVT | Domain::ROCTX);
+            let has_callbacks = calls || matches!(domain, Domain::HSA_EVT | Domain::ROCTX);
             let last = end.saturating_sub(1);
-            assert_eq!(tracer.callback(domain, last).is_some(), told, "{domain:?}");
+            assert_eq!(tracer.callback(domain, last).is_some(), has_callbacks, "{domain:?}");
             assert_eq!(tracer.activity(domain, last).is_some(), calls || gpu, "{domain:?}");
         }
         assert!(tracer.callback(Domain(8), 0).is_none());
@@ -587,9 +587,9 @@ mod tests {
     }
 
     /// The calls that a source has received.
-    struct Told(Mutex<Vec<(u32, Wanted)>>);
+    struct FollowLog(Mutex<Vec<(u32, Wanted)>>);
 
-    impl Source for Told {
+    impl Source for FollowLog {
         fn follow(&self, op: u32, wanted: Wanted) {
             self.0.lock().expect("no panic").push((op, wanted));
         }
@@ -597,16 +597,16 @@ mod tests {
 
     #[test]
     fn a_source_is_told_what_is_wanted() {
-        static TOLD: Told = Told(Mutex::new(Vec::new()));
-        let told = || std::mem::take(&mut *TOLD.0.lock().expect("no panic"));
+        static LOG: FollowLog = FollowLog(Mutex::new(Vec::new()));
+        let followed = || std::mem::take(&mut *LOG.0.lock().expect("no panic"));
         let tracer = Tracer::new();
-        tracer.set_source(Domain::HIP_API, &TOLD);
+        tracer.set_source(Domain::HIP_API, &LOG);
         let wanted = |callback, activity| Wanted { callback, activity };
         // Nothing is wanted, and nothing was: the source is not told, since another tracer may be there.
         tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
         tracer.disable_activity(Domain::HIP_API, 7).expect("valid");
         tracer.enable_callback(Domain::HSA_API, 7, NOTHING).expect("valid");
-        assert_eq!(told(), []);
+        assert_eq!(followed(), []);
         let pool = pool();
         tracer.enable_callback(Domain::HIP_API, 7, NOTHING).expect("valid");
         tracer.enable_activity(Domain::HIP_API, 7, Some(pool)).expect("valid");
@@ -614,13 +614,13 @@ mod tests {
         tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
         let expected =
             [(7, [true, false]), (7, [true, true]), (8, [false, true]), (7, [false, true])];
-        assert_eq!(told(), expected.map(|(op, [c, a])| (op, wanted(c, a))));
+        assert_eq!(followed(), expected.map(|(op, [c, a])| (op, wanted(c, a))));
         tracer.enable_callback(Domain::HIP_API, 8, NOTHING).expect("valid");
-        told();
+        followed();
         tracer.close_pool(Some(pool));
-        assert_eq!(told(), [(7, wanted(false, false)), (8, wanted(true, false))]);
+        assert_eq!(followed(), [(7, wanted(false, false)), (8, wanted(true, false))]);
         tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
-        assert_eq!(told(), []);
+        assert_eq!(followed(), []);
     }
 
     #[test]

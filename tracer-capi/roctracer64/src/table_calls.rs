@@ -62,7 +62,7 @@ pub struct OpenCall<D> {
     op: u32,
     callback: CallbackState,
     /// Callbacks are told of it.
-    is_told: bool,
+    has_callback: bool,
     data: D,
     /// The client's number, from the begin to the end.
     phase_data: u64,
@@ -84,7 +84,7 @@ fn call_back<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
     let op = R::op(call);
     let Some(Callback { function, argument }) = callback::<R>(op) else { return };
     let Some(inside) = InCallback::enter(at) else { return };
-    let Some(kept) = R::THREADS.find(at).filter(|kept| kept.is_told) else { return };
+    let Some(kept) = R::THREADS.find(at).filter(|kept| kept.has_callback) else { return };
     R::begin(&mut kept.data, call, stack, &raw mut kept.phase_data);
     kept.callback = CallbackState::Entered;
     let data = ptr::from_ref(&kept.data).cast();
@@ -133,15 +133,15 @@ impl<R: Runtime> Recorder for R {
     fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let or = if R::comes(call) { Detail::All } else { Detail::Nothing };
         let op = R::op(call);
-        let is_told = callback::<R>(op).is_some();
-        if !is_told && TRACER.activity(R::DOMAIN, op).is_none() {
+        let has_callback = callback::<R>(op).is_some();
+        if !has_callback && TRACER.activity(R::DOMAIN, op).is_none() {
             return or;
         }
         call.correlation_id = next_id();
         let Some(kept) = R::THREADS.begin(at, call.correlation_id) else { return or };
-        (kept.op, kept.is_told) = (op, is_told);
+        (kept.op, kept.has_callback) = (op, has_callback);
         (kept.callback, kept.phase_data) = (CallbackState::NotCalled, 0);
-        if is_told || or == Detail::All { Detail::All } else { Detail::End }
+        if has_callback || or == Detail::All { Detail::All } else { Detail::End }
     }
 
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
@@ -151,7 +151,7 @@ impl<R: Runtime> Recorder for R {
 
     /// Here a call of which callbacks are not told is over.
     fn ends(&self, call: &Call, at: usize) {
-        if R::THREADS.find(at).is_some_and(|kept| !kept.is_told) {
+        if R::THREADS.find(at).is_some_and(|kept| !kept.has_callback) {
             let _ended = Ends::<R>::of(at);
             let (op, end_ns) = (R::op(call), Some(call.end_ns));
             call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, end_ns);

@@ -58,8 +58,8 @@ struct Work {
 struct Outcome {
     counts: BTreeMap<String, u64>,
     launches: BTreeMap<String, u64>,
-    told: BTreeMap<String, CallCounts>,
-    told_launches: BTreeMap<String, u64>,
+    call_counts: BTreeMap<String, CallCounts>,
+    recorded_launches: BTreeMap<String, u64>,
     /// Calls that callbacks made.
     own: u64,
     /// Calls of callbacks and records while they were exchanged.
@@ -199,12 +199,12 @@ impl Scene {
     /// What a program that has ended said, its client, and the GPU.
     fn outcome(&self, said: &str) -> Outcome {
         let read = |name: &str| std::fs::read_to_string(self.file(name)).expect(name);
-        let told = read("told");
+        let written = read("told");
         let truth = truth::read(&self.file("truth")).expect("what the GPU did");
         for file in ["told", "truth"] {
             std::fs::remove_file(self.file(file)).expect("removed");
         }
-        assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
+        assert!(written.ends_with("end\n") && !written.contains("wrong: "), "{written}");
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in said.lines() {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -217,10 +217,10 @@ impl Scene {
                 _ => {}
             }
         }
-        for line in told.lines() {
+        for line in written.lines() {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["launches", kernel, count] => {
-                    outcome.told_launches.insert(kernel.to_owned(), number(count));
+                    outcome.recorded_launches.insert(kernel.to_owned(), number(count));
                 }
                 ["changing", calls, records] => {
                     outcome.while_changing = (number(calls), number(records));
@@ -249,8 +249,8 @@ impl Scene {
                 }
                 [function, entered, exited, recorded] => {
                     let [entered, exited, recorded] = [entered, exited, recorded].map(number);
-                    let told = CallCounts { entered, exited, recorded };
-                    outcome.told.insert(function.to_owned(), told);
+                    let counts = CallCounts { entered, exited, recorded };
+                    outcome.call_counts.insert(function.to_owned(), counts);
                 }
                 _ => {}
             }
@@ -272,8 +272,8 @@ impl Outcome {
             let called = if callbacks { count } else { 0 };
             let recorded = if activities { count } else { 0 };
             let expected = CallCounts { entered: called, exited: called, recorded };
-            let told = self.told.get(function).copied().unwrap_or_default();
-            assert_eq!(told, expected, "{function}: {self:#?}");
+            let counts = self.call_counts.get(function).copied().unwrap_or_default();
+            assert_eq!(counts, expected, "{function}: {self:#?}");
             compared += 1;
         }
         assert!(compared > 2, "{self:#?}");
@@ -326,14 +326,14 @@ type Count = (Key, usize);
 impl Outcome {
     /// Everything that the GPU did is recorded once, when it was done. Returns how many of them there are.
     fn expect_all_work(&self, domain: u64) -> usize {
-        self.expect_work(domain, |told, truth| assert_eq!(told, truth));
+        self.expect_work(domain, |recorded_work, truth| assert_eq!(recorded_work, truth));
         self.work.len()
     }
 
     /// The same of the last that it did, of each kind on each queue: something was recorded from some time on.
     fn expect_last_work(&self, domain: u64) {
-        self.expect_work(domain, |told, truth| {
-            for (key, count) in told {
+        self.expect_work(domain, |recorded_work, truth| {
+            for (key, count) in recorded_work {
                 let did = truth.iter().find(|(of, _)| of == key).map_or(0, |(_, count)| *count);
                 assert!(*count <= did, "{key:?}: {count} of {did}");
             }
@@ -352,22 +352,22 @@ impl Outcome {
                 truth.entry((queue, expected)).or_default().push(times);
             }
         }
-        let mut told = Times::new();
+        let mut recorded_work = Times::new();
         for work in &self.work {
             assert_eq!((work.domain, work.device), (domain, 0), "{work:?}");
             let key = (work.queue, (work.op, work.kind, work.what.clone()));
-            told.entry(key).or_default().push((work.begin_ns, work.end_ns));
+            recorded_work.entry(key).or_default().push((work.begin_ns, work.end_ns));
         }
         let count = |all: &Times| -> Vec<Count> {
             all.iter().map(|(key, times)| (key.clone(), times.len())).collect()
         };
-        expect(&count(&told), &count(&truth));
-        for (key, told) in &mut told {
+        expect(&count(&recorded_work), &count(&truth));
+        for (key, recorded_work) in &mut recorded_work {
             let truth = truth.get_mut(key).expect("compared");
             truth.sort_unstable();
-            told.sort_unstable();
-            let last = truth.len() - told.len();
-            for ((begin, end), (true_begin, true_end)) in told.iter().zip(&truth[last..]) {
+            recorded_work.sort_unstable();
+            let last = truth.len() - recorded_work.len();
+            for ((begin, end), (true_begin, true_end)) in recorded_work.iter().zip(&truth[last..]) {
                 let off = begin.abs_diff(*true_begin).max(end.abs_diff(*true_end));
                 assert!(off < NEAR_NS, "{key:?}: off by {off} ns");
             }
@@ -390,7 +390,7 @@ fn rocm_every_call_of_programs() {
 fn rocm_every_call_of_threads() {
     let Some(scene) = scene() else { return };
     let both = scene.expect_every_call("storm", STORM);
-    assert_eq!(both.told_launches, both.launches);
+    assert_eq!(both.recorded_launches, both.launches);
 }
 
 /// Calls that a callback makes are recorded, and call no callback.
@@ -399,10 +399,10 @@ fn rocm_callbacks_that_call_hip() {
     let Some(scene) = scene() else { return };
     let outcome = scene.run("nested", "storm", &["4", "2", "200"]);
     assert!(outcome.own > 800, "{outcome:?}");
-    let told = outcome.told["hipGetDevice"];
+    let counts = outcome.call_counts["hipGetDevice"];
     let called = outcome.counts.get("hipGetDevice").copied().unwrap_or(0);
     let expected = CallCounts { entered: called, exited: called, recorded: called + outcome.own };
-    assert_eq!(told, expected);
+    assert_eq!(counts, expected);
 }
 
 /// Callbacks, arguments and pools are exchanged while 8 threads call HIP.
@@ -496,9 +496,9 @@ fn rocm_calls_of_hsa() {
     enabled.expect_all_work(HSA_OPS);
     for (program, arguments) in [("basic", &[][..]), ("storm", STORM)] {
         let outcome = scene.run("hsa_calls", program, arguments);
-        let told = outcome.told["hsa_signal_store_screlease"];
-        assert!(told.entered > 5, "{told:?}");
-        for (function, &CallCounts { entered, exited, recorded }) in &outcome.told {
+        let counts = outcome.call_counts["hsa_signal_store_screlease"];
+        assert!(counts.entered > 5, "{counts:?}");
+        for (function, &CallCounts { entered, exited, recorded }) in &outcome.call_counts {
             let of_callbacks = if function == "hsa_iterate_agents" { outcome.own } else { 0 };
             assert_eq!((entered, recorded), (exited, entered + of_callbacks), "{function}");
         }

@@ -196,7 +196,7 @@ mod tests {
     /// Calls, each with all of its words on the stack.
     struct CollectedCalls(Mutex<Vec<(Call, Vec<u64>)>>);
 
-    static TOLD: CollectedCalls = CollectedCalls(Mutex::new(Vec::new()));
+    static COLLECTED: CollectedCalls = CollectedCalls(Mutex::new(Vec::new()));
 
     impl CallSink for CollectedCalls {
         fn begins(&self, _: &mut Call, _: usize) -> calls::Detail {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn every_function_of_hip_gets_all_words_that_it_has() {
         let all_words = || {
-            SINK.get_or_init(|| &TOLD);
+            SINK.get_or_init(|| &COLLECTED);
             for event in [Event::Install, Event::Begin] {
                 assert!(STATE.phase.apply(event).is_ok());
             }
@@ -232,15 +232,15 @@ mod tests {
     /// A call that nobody wants.
     fn jumps(slot: usize) {
         call(slot);
-        assert!(TOLD.0.lock().expect("not poisoned").is_empty(), "slot {slot}");
+        assert!(COLLECTED.0.lock().expect("not poisoned").is_empty(), "slot {slot}");
     }
 
     fn records(slot: usize) {
         let wanted = Wanted { operation: slot as u16, args: 6, stack_args: 3, ..Wanted::default() };
         SLOT_STATES[slot].wanted.store(wanted.to_word(), Ordering::Relaxed);
         let first = call(slot);
-        let told = core::mem::take(&mut *TOLD.0.lock().expect("not poisoned"));
-        let [(call, stack)] = &told[..] else { panic!("slot {slot}: {told:?}") };
+        let collected = core::mem::take(&mut *COLLECTED.0.lock().expect("not poisoned"));
+        let [(call, stack)] = &collected[..] else { panic!("slot {slot}: {collected:?}") };
         assert_eq!((call.operation, call.ret), (slot as u16, first + 1));
         assert_eq!(call.args, [first, 2, 3, 4, 5, 6], "slot {slot}");
         let words = function(slot).stack_words;

@@ -79,12 +79,12 @@ pub fn look_for_cancellation() {
         return;
     }
     // SAFETY: a name; libc has a word there, for debuggers.
-    let told = unsafe {
+    let declared = unsafe {
         libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_sizeof_pthread".as_ptr())
             .cast::<u32>()
             .as_ref()
     };
-    let bytes = told.map_or(KNOWN_BYTES, |&bytes| bytes as usize);
+    let bytes = declared.map_or(KNOWN_BYTES, |&bytes| bytes as usize);
     let count = (bytes.saturating_sub(TID_AT) / 4).min(WORDS);
     let words_of = |kind| {
         // SAFETY: nobody cancels this thread.

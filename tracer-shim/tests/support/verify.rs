@@ -13,11 +13,11 @@ use super::memory::Trace;
 pub const NEAR_NS: u64 = 1000;
 
 /// Largest error of a kernel's time, ns.
-fn told_ns(trace: &Trace) -> u64 {
+fn stated_error_ns(trace: &Trace) -> u64 {
     match trace.clock_error_ns {
         0 => NEAR_NS,
         UNKNOWN_CLOCK_ERROR_NS => panic!("the error of times is not known"),
-        told => told,
+        name => name,
     }
 }
 
@@ -79,7 +79,7 @@ pub fn subset_of(what: &str, trace: &Trace, truth: &[Operation]) -> usize {
         let o =
             by_place.get(&(queue, index)).unwrap_or_else(|| panic!("{what}: {index} on {queue}"));
         match trace.completes.get(&sequence) {
-            Some(complete) => times(what, o, complete, told_ns(trace)),
+            Some(complete) => times(what, o, complete, stated_error_ns(trace)),
             None => incomplete += 1,
         }
     }
@@ -117,7 +117,7 @@ fn packets(what: &str, trace: &Trace, truth: &[Operation]) -> (usize, usize) {
         }
         match trace.completes.get(&sequence) {
             Some(complete) => {
-                times(what, o, complete, told_ns(trace));
+                times(what, o, complete, stated_error_ns(trace));
                 early += usize::from(enqueue_ns > o.start_ns + NEAR_NS);
             }
             None => incomplete += 1,
@@ -148,7 +148,7 @@ fn times(what: &str, o: &Operation, c: &Complete, error_ns: u64) {
 /// Copies by the SDMA engines, matched by size and time. The engine's time stamps bracket the copy,
 /// the truth is the copy.
 fn copies(what: &str, trace: &Trace, truth: &[Operation]) {
-    let near_ns = NEAR_NS + told_ns(trace);
+    let near_ns = NEAR_NS + stated_error_ns(trace);
     let near = |a: u64, b: u64| a.abs_diff(b) <= near_ns;
     let mut expected: Vec<&Operation> = truth.iter().filter(|o| o.kind == "copy").collect();
     for r in trace.copies.values() {

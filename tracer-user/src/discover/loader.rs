@@ -18,7 +18,7 @@ use super::{DiscoverError, ElfError, File, Image, Library, PlannedFile, elf};
 use crate::foreign::{Map, Maps, Source};
 
 /// The function that the dynamic linker calls.
-const TOLD: &str = "_dl_debug_state";
+const STATE_FUNCTION: &str = "_dl_debug_state";
 /// The offset in `struct r_debug` (`link.h`) at which it stores the state before the call: `r_state`.
 const STATE_AT: u64 = 24;
 /// The state when it has changed what is loaded: `RT_CONSISTENT`.
@@ -54,10 +54,10 @@ impl Loader {
 }
 
 fn calls<S: Source>(image: &Image<S>) -> Result<Vec<u64>, ElfError> {
-    let told = image.functions(|name| name == TOLD)?;
-    let Some(told) = told.first() else { return Ok(Vec::new()) };
+    let state_function = image.functions(|name| name == STATE_FUNCTION)?;
+    let Some(state_function) = state_function.first() else { return Ok(Vec::new()) };
     let segments = image.code_segments()?;
-    let calls = segments.iter().flat_map(|code| calls_in(code, told.address));
+    let calls = segments.iter().flat_map(|code| calls_in(code, state_function.address));
     Ok(calls.take(MAX_CALLS).collect())
 }
 
@@ -65,15 +65,14 @@ fn decoder<'d>(code: &elf::Code<'d>) -> Decoder<'d> {
     Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE)
 }
 
-/// Offsets in the file of the calls by which code tells that it has changed what is loaded; `told` is the function that
-/// is called.
-fn calls_in(code: &elf::Code<'_>, told: u64) -> Vec<u64> {
-    let notes_argument = notes_argument(code, told);
+/// Offsets in the file of the calls of `state_function` by which code tells that it has changed what is loaded.
+fn calls_in(code: &elf::Code<'_>, state_function: u64) -> Vec<u64> {
+    let notes_argument = notes_argument(code, state_function);
     let mut calls = Vec::new();
     let (mut noted, mut argument) = (None, None);
     for found in &mut decoder(code) {
         let target = found.near_branch_target();
-        let tells = if target == told {
+        let tells = if target == state_function {
             noted
         } else {
             argument.filter(|_| notes_argument.as_ref().is_some_and(|at| at.contains(&target)))
@@ -119,8 +118,8 @@ fn constant(instruction: &Instruction) -> Option<u32> {
     }
 }
 
-/// The beginning of the function that stores its second argument and goes on with `told`.
-fn notes_argument(code: &elf::Code<'_>, told: u64) -> Option<RangeInclusive<u64>> {
+/// The beginning of the function that stores its second argument and goes on with `state_function`.
+fn notes_argument(code: &elf::Code<'_>, state_function: u64) -> Option<RangeInclusive<u64>> {
     let mut noted_at = None;
     for found in &mut decoder(code) {
         if found.code() == Code::Mov_rm32_r32
@@ -131,7 +130,7 @@ fn notes_argument(code: &elf::Code<'_>, told: u64) -> Option<RangeInclusive<u64>
             noted_at = Some(found.ip());
         }
         if found.code() == Code::Jmp_rel32_64
-            && found.near_branch_target() == told
+            && found.near_branch_target() == state_function
             && let Some(at) = noted_at.filter(|at| found.ip() - at <= NEAR)
         {
             return Some(at.saturating_sub(NEAR)..=at);
@@ -202,7 +201,7 @@ mod tests {
     /// As glibc 2.43 does it.
     #[test]
     fn calls_are_found_of_a_function_that_notes_its_argument() {
-        const TOLD: u64 = 0x3730;
+        const STATE_FUNCTION: u64 = 0x3730;
         const BEGIN: u64 = 0x1000;
         let mut code = CodeAssembler::new(64).unwrap();
         let mut labels = std::array::from_fn(|_| code.create_label());
@@ -219,7 +218,7 @@ mod tests {
         code.call(*change).unwrap();
         // Other calls with 0, and one of this function with an unknown argument.
         code.xor(esi, esi).unwrap();
-        code.call(TOLD + 16).unwrap();
+        code.call(STATE_FUNCTION + 16).unwrap();
         code.call(*change).unwrap();
         code.xor(esi, esi).unwrap();
         code.mov(esi, ebx).unwrap();
@@ -235,7 +234,7 @@ mod tests {
         code.cmp(rdi, rax).unwrap();
         code.je(*other).unwrap();
         code.set_label(tell).unwrap();
-        code.jmp(TOLD).unwrap();
+        code.jmp(STATE_FUNCTION).unwrap();
         code.set_label(other).unwrap();
         code.mov(dword_ptr(rax + STATE_AT as i32), esi).unwrap();
         code.jmp(*tell).unwrap();
@@ -243,7 +242,7 @@ mod tests {
         let assembled = code.assemble_options(BEGIN, options).unwrap();
         let expected = [opened, closed].map(|label| assembled.label_ip(label).unwrap() - BEGIN);
         let bytes = &assembled.inner.code_buffer;
-        let calls = calls_in(&elf::Code { address: BEGIN, offset: 0x700, bytes }, TOLD);
+        let calls = calls_in(&elf::Code { address: BEGIN, offset: 0x700, bytes }, STATE_FUNCTION);
         assert_eq!(calls, expected.map(|at| at + 0x700));
     }
 

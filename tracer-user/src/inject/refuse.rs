@@ -154,11 +154,11 @@ mod tests {
         let pipe = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
         thread::scope(|scope| {
-            let (told, tid) = std::sync::mpsc::channel();
+            let (send, tid) = std::sync::mpsc::channel();
             let spawned = scope.spawn({
                 let pipe = &pipe;
                 move || {
-                    told.send(rustix::thread::gettid()).unwrap();
+                    send.send(rustix::thread::gettid()).unwrap();
                     spawn(pipe)
                 }
             });

@@ -86,7 +86,7 @@ pub struct Inventory {
     /// The agents and kernels that were sent beyond the limit.
     pub left_out: u64,
     /// How many symbols have come.
-    pub told: u32,
+    pub symbols: u32,
 }
 
 impl Inventory {
@@ -159,7 +159,7 @@ impl Inventory {
 
     /// Whether at least this many symbols have come.
     pub fn has_symbols(&self, count: u32) -> bool {
-        self.told.wrapping_sub(count).cast_signed() >= 0
+        self.symbols.wrapping_sub(count).cast_signed() >= 0
     }
 
     /// The kernel whose descriptor was at an address at some time: an address can be used again.

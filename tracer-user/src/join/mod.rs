@@ -80,7 +80,7 @@ pub struct Joiner {
     /// Operations that were given a number.
     numbered: u64,
     /// The bytes of names that each living process has sent.
-    told: Budget<u32>,
+    name_bytes: Budget<u32>,
     /// [`MOST_BYTES`], and how many records come before the next look.
     most_bytes: usize,
     until_look: u32,
@@ -99,7 +99,7 @@ impl Joiner {
             named: HashSet::new(),
             kernels: 0,
             numbered: 0,
-            told: Budget::new(inventory::MOST_BYTES),
+            name_bytes: Budget::new(inventory::MOST_BYTES),
             most_bytes: MOST_BYTES,
             until_look: LOOK_EVERY,
         }
@@ -187,7 +187,7 @@ impl Joiner {
         let (process, mut output) = self.joined(pid);
         process.write_all(|_| true, &mut output)?;
         self.threads.forget(pid);
-        self.told.give_back(pid);
+        self.name_bytes.give_back(pid);
         let Some(gone) = self.processes.remove(&pid) else { return Ok(Launches::default()) };
         self.counts = gone.add_counts(self.counts);
         let ProcessState { launches, early_launches: early, dispatches, .. } = gone;
@@ -326,21 +326,21 @@ impl Joiner {
         self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned)
     }
 
-    /// A thread of a process has enqueued an operation in the call `told`; `owned` if it was surely this thread.
+    /// A thread of a process has enqueued an operation in the call `caller`; `owned` if it was surely this thread.
     fn linked(
         &mut self,
         (pid, tid): (u32, u32),
         sequence: u64,
-        told: Caller,
+        caller: Caller,
         owned: bool,
     ) -> Result<(), SinkError> {
         let (process, mut output) = self.joined(pid);
-        let caller = process.named(told);
-        output.counts.foreign += u64::from(caller != told);
+        let named = process.named(caller);
+        output.counts.foreign += u64::from(named != caller);
         let operation = process.operation(sequence, &mut output)?;
         if owned || !operation.owned {
             operation.owned = owned;
-            process.link(sequence, tid, caller);
+            process.link(sequence, tid, named);
         }
         process.settle(sequence, &mut output)
     }
@@ -360,7 +360,7 @@ impl Joiner {
             Frame::Symbol(symbol, name) => {
                 let id = self.kernels + 1;
                 let (inventory, names, sink) = self.inventory(pid);
-                inventory.told = inventory.told.wrapping_add(1);
+                inventory.symbols = inventory.symbols.wrapping_add(1);
                 let is_new = inventory.symbol((pid, names), id, &symbol, &name, sink);
                 self.kernels += u32::from(is_new);
             }
@@ -399,7 +399,7 @@ impl Joiner {
     /// The agents and kernels of process `pid`, the bytes of names that each process has sent, and the sink.
     fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>, &mut dyn RecordSink) {
         let process = self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
-        (&mut process.inventory, &mut self.told, &mut *self.sink)
+        (&mut process.inventory, &mut self.name_bytes, &mut *self.sink)
     }
 
     /// Called before a record is taken. Now and then it checks the bound of all processes together; as long as they

@@ -526,14 +526,14 @@ fn many_processes_leave_room_for_the_names_of_others() {
             scene.frame(pid, 0, Frame::Symbol(symbol, format!("{number:0>60000}")));
         }
     }
-    assert!(scene.joiner.told.taken() < inventory::MOST_BYTES);
+    assert!(scene.joiner.name_bytes.taken() < inventory::MOST_BYTES);
     let left_out = scene.joiner.counts().left_out;
     scene.describe(HONEST);
     assert_eq!(scene.joiner.counts().left_out, left_out);
     for pid in HOSTILE..HOSTILE + 8 {
         scene.joiner.ended(pid).unwrap();
     }
-    assert!(scene.joiner.told.taken() < 4096, "{}", scene.joiner.told.taken());
+    assert!(scene.joiner.name_bytes.taken() < 4096, "{}", scene.joiner.name_bytes.taken());
     assert_eq!(scene.joiner.counts().left_out, left_out);
 }
 

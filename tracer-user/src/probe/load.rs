@@ -217,11 +217,11 @@ impl Programs {
     ///
     /// When the kernel does not tell.
     pub fn verified_instructions(&self) -> io::Result<BTreeMap<String, u32>> {
-        let told = |program: libbpf_rs::ProgramMut<'_>| {
+        let counted = |program: libbpf_rs::ProgramMut<'_>| {
             let name = program.name().to_string_lossy().into_owned();
             Ok((name, sys::verified_instructions(program.as_fd())?))
         };
-        self.object.progs_mut().filter(|program| program.autoload()).map(told).collect()
+        self.object.progs_mut().filter(|program| program.autoload()).map(counted).collect()
     }
 
     /// The rings, one per CPU.

@@ -150,7 +150,7 @@ impl ProbeOwner {
     }
 
     /// The process id for the kernel: -1 is all processes.
-    const fn told(self) -> i32 {
+    const fn kernel_pid(self) -> i32 {
         match self {
             Self::Process(pid) => pid.cast_signed(),
             Self::Outlived(_) => -1,
@@ -364,7 +364,7 @@ impl Programs {
                     session: which == Program::Call,
                     ..Default::default()
                 };
-                let (pid, path) = (probed.owner.told(), probed.path());
+                let (pid, path) = (probed.owner.kernel_pid(), probed.path());
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
                 Ok(link.into())
             }
@@ -378,7 +378,7 @@ impl Programs {
                     // All sites have the same cookie: it identifies the file.
                     cookie: cookies.first().copied().unwrap_or_default(),
                 };
-                let (part, event) = events.part_in(wanted, probed.owner.told())?;
+                let (part, event) = events.part_in(wanted, probed.owner.kernel_pid())?;
                 Ok(Placed::Member { _part: part, _event: event })
             }
         }

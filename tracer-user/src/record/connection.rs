@@ -528,11 +528,11 @@ mod tests {
     #[test]
     fn threads_have_any_names() {
         let name = c"aaaaaaaaaaaaaa\u{e9}";
-        let (told, tid) = std::sync::mpsc::channel();
+        let (send, tid) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             rustix::thread::set_name(name).unwrap();
-            told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            send.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
             let _ = ended.recv();
         });
         let tid = tid.recv().unwrap();

@@ -332,20 +332,20 @@ fn barriers(out: &mut String, barriers: &Times) {
 
 /// The counters that are not zero, and how many others there are.
 fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
-    let told = Vec::from_iter(summary.losses.iter().filter(|loss| loss.count > 0));
+    let counted = Vec::from_iter(summary.losses.iter().filter(|loss| loss.count > 0));
     let causes = |losses: &mut dyn Iterator<Item = &LossRow>| {
         BTreeSet::from_iter(losses.map(|loss| loss.cause.as_str())).len()
     };
     let all = causes(&mut summary.losses.iter());
-    let others = all - causes(&mut told.iter().copied());
-    let sum = told.iter().fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
+    let others = all - causes(&mut counted.iter().copied());
+    let sum = counted.iter().fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
     match summary.lost {
         Some(lost) => title(out, &format!("Lost: {}", count(lost))),
         None if sum > 0 => title(out, &format!("Lost: at least {}", count(sum))),
         None => title(out, "Lost: unknown"),
     }
-    if !told.is_empty() {
-        let rows = Vec::from_iter(told.iter().take(MAX_LINES).map(|loss| {
+    if !counted.is_empty() {
+        let rows = Vec::from_iter(counted.iter().take(MAX_LINES).map(|loss| {
             let process = match loss.process_id {
                 0 => "-".to_owned(),
                 id => id.to_string(),
@@ -353,7 +353,7 @@ fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
             vec![count(loss.count), process, clean(&loss.cause).into_owned()]
         }));
         table(out, &["count", "process", "cause"], &rows, width);
-        further(out, told.len());
+        further(out, counted.len());
     }
     match summary.lost {
         Some(0) => line!(out, "  nothing was lost ({all} causes counted)"),

@@ -546,21 +546,21 @@ mod tests {
         let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
         let mut reader = Reader::new(memory);
         let shared = Arc::clone(&reader.shared);
-        let is_told = || {
+        let has_heartbeat = || {
             let word = shared.memory.word(control::HEARTBEAT_NS);
             word.store(0, Ordering::Relaxed);
             shared.empty_rings();
             word.load(Ordering::Relaxed) != 0
         };
-        assert!(!is_told(), "not begun");
+        assert!(!has_heartbeat(), "not begun");
         reader.beat();
-        assert!(is_told() && is_told());
+        assert!(has_heartbeat() && has_heartbeat());
         shared.taken().beat = Some(Patience::of(Duration::ZERO));
-        assert!(!is_told(), "it hangs");
+        assert!(!has_heartbeat(), "it hangs");
         reader.beat();
-        assert!(is_told());
+        assert!(has_heartbeat());
         reader.close();
-        assert!(!is_told(), "closed");
+        assert!(!has_heartbeat(), "closed");
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct Writer {
     taken_bytes: u64,
     left_out: u64,
     /// Of these bytes, those that processes chose.
-    told: Budget<(u32, ChosenText)>,
+    chosen_bytes: Budget<(u32, ChosenText)>,
     /// The size of strings and tables, as a reader counts it.
     table_bytes: u64,
     notices: Vec<String>,
@@ -149,7 +149,7 @@ impl Writer {
             further_losses: BTreeMap::new(),
             taken_bytes: 0,
             left_out: 0,
-            told: Budget::new(WRITTEN_BY_PROCESSES as usize),
+            chosen_bytes: Budget::new(WRITTEN_BY_PROCESSES as usize),
             table_bytes: 0,
             notices: Vec::new(),
             raw,
@@ -160,10 +160,10 @@ impl Writer {
 
     /// Whether there is room for a name or description of this many bytes from process `process_id` (0: no process in
     /// particular); if not, counts it.
-    fn takes(&mut self, process_id: u32, told: ChosenText, bytes: usize) -> bool {
+    fn takes(&mut self, process_id: u32, text: ChosenText, bytes: usize) -> bool {
         let taken = self.taken_bytes + bytes as u64;
         let takes = taken <= WRITTEN_TABLES
-            && (process_id == 0 || self.told.take((process_id, told), bytes));
+            && (process_id == 0 || self.chosen_bytes.take((process_id, text), bytes));
         if takes {
             self.taken_bytes = taken;
             if taken > REPEATED_TABLES {
@@ -408,7 +408,7 @@ impl RecordSink for Writer {
         let entry = (process_id, process.within_limits());
         let bytes = weigh(&entry);
         let kept = bytes + size_of_val(&entry) + size_of_val(&*entry.1.libraries);
-        let described = self.told.of((process_id, ChosenText::Itself));
+        let described = self.chosen_bytes.of((process_id, ChosenText::Itself));
         if described as u64 + kept as u64 > WRITTEN_OF_A_PROCESS {
             self.left_out += 1;
         } else if self.takes(process_id, ChosenText::Itself, kept) {

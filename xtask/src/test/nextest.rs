@@ -160,8 +160,8 @@ impl Set for Nextest {
 
     fn run(&self, only: Option<&[Test]>) -> anyhow::Result<Vec<Outcome>> {
         // There whatever the target directory is.
-        let told = root().join("target/nextest").join(PROFILE).join("junit.xml");
-        let _ = fs::remove_file(&told);
+        let report = root().join("target/nextest").join(PROFILE).join("junit.xml");
+        let _ = fs::remove_file(&report);
         let mut command = self.command(only);
         let shown = show(&command);
         println!("\n$ {shown}");
@@ -170,8 +170,8 @@ impl Set for Nextest {
             bail!("failed with {status}: {shown}");
         }
         let text =
-            fs::read_to_string(&told).with_context(|| format!("reading {}", told.display()))?;
-        read(&text).with_context(|| format!("reading {}", told.display()))
+            fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
+        read(&text).with_context(|| format!("reading {}", report.display()))
     }
 
     fn skipped(&self) -> usize {

@@ -6,7 +6,7 @@ use e2e::{Scene, run};
 use tracer_common::activity::{Domain, op};
 use tracer_records::api;
 
-use crate::{USER, export, file_plugin, record, scene, tells, told};
+use crate::{USER, export, file_plugin, lines_of, record, scene, tells};
 
 /// What is said in the text format.
 fn text(scene: &Scene) -> String {
@@ -52,17 +52,17 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<String>> {
 
 /// Asserts that our plugin writes the files of the text format, with the same lines in the same order.
 fn expect_the_files_of_the_text_format(scene: &Scene, kinds: &[&str]) {
-    let (written, told) = (scene.path("text"), scene.path("plugin"));
+    let (written, fed) = (scene.path("text"), scene.path("plugin"));
     let arguments = ["export", "-f", "text", "-o"];
     run(scene.roctap(&arguments).args([&written, &scene.trace_path()])).expect(0);
-    fs::create_dir(&told).expect("directory");
-    std::os::unix::fs::chown(&told, Some(USER), Some(USER)).expect("chown");
+    fs::create_dir(&fed).expect("directory");
+    std::os::unix::fs::chown(&fed, Some(USER), Some(USER)).expect("chown");
     let mut command = export(scene, &file_plugin(scene));
-    let ran = run(command.env("ROCP_OUTPUT_DIR", &told)).expect(0);
+    let ran = run(command.env("ROCP_OUTPUT_DIR", &fed)).expect(0);
     assert_eq!(ran.stdout, "");
-    let (written, mut told) = (files(&written), files(&told));
-    told.retain(|name, _| !name.ends_with("_begin_ts_file.txt"));
-    assert_eq!(told.keys().collect::<Vec<_>>(), written.keys().collect::<Vec<_>>());
+    let (written, mut fed) = (files(&written), files(&fed));
+    fed.retain(|name, _| !name.ends_with("_begin_ts_file.txt"));
+    assert_eq!(fed.keys().collect::<Vec<_>>(), written.keys().collect::<Vec<_>>());
     for kind in kinds {
         assert!(written.keys().any(|name| name.ends_with(kind)), "no {kind}: {written:?}");
     }
@@ -76,7 +76,7 @@ fn expect_the_files_of_the_text_format(scene: &Scene, kinds: &[&str]) {
             });
             shown.collect()
         };
-        assert_eq!(shown(&told[name]), shown(lines), "{name}");
+        assert_eq!(shown(&fed[name]), shown(lines), "{name}");
     }
 }
 
@@ -119,13 +119,13 @@ fn root_plugins_that_are_built_with_hips_header_understand_all_calls() {
     record(&scene, "hip,hip-compiler,hsa,roctx", "ranges", &["3"]);
     let trace = scene.trace();
     let ran = run(&mut export(&scene, &tells(&scene))).expect(0);
-    assert_eq!((told(&ran, "begin "), told(&ran, "end").len()), (vec!["4.1"], 1));
+    assert_eq!((lines_of(&ran, "begin "), lines_of(&ran, "end").len()), (vec!["4.1"], 1));
     let pid = *trace.tables().processes.keys().next().expect("a process");
     let variable = format!("ROCTAP_TRACED_PROCESS={pid}");
-    assert!(told(&ran, "variable ").contains(&&*variable), "{}", ran.stdout);
+    assert!(lines_of(&ran, "variable ").contains(&&*variable), "{}", ran.stdout);
 
     // Calls: each once, in their order, with kernels as the linker knows them.
-    let calls = told(&ran, "call ");
+    let calls = lines_of(&ran, "call ");
     let numbered = || trace.calls.iter().filter(|call| is_numbered(call.record.op));
     assert_eq!(calls.len(), numbered().count());
     let left_out = trace.calls.len() - calls.len();
@@ -170,7 +170,7 @@ fn root_plugins_that_are_built_with_hips_header_understand_all_calls() {
     assert!(calls.iter().any(|line| line.starts_with("6 1 ") && line.contains(" 0:outer ")));
 
     // Work: each once.
-    let work = told(&ran, "work ");
+    let work = lines_of(&ran, "work ");
     let hip = Domain::HIP_OPS.0;
     let of = |op: u32| work.iter().filter(|line| line.starts_with(&format!("{hip} {op} "))).count();
     assert_eq!(of(op::DISPATCH), trace.dispatches.len());
@@ -189,8 +189,8 @@ fn root_plugins_that_are_built_with_hips_header_understand_all_calls() {
         );
         assert!(work.contains(&&*line), "no {line}: {work:?}");
     }
-    let told = calls.len() + left_out + work.len();
-    assert_eq!(text(&scene).lines().count(), told, "{}", ran.stderr);
+    let delivered = calls.len() + left_out + work.len();
+    assert_eq!(text(&scene).lines().count(), delivered, "{}", ran.stderr);
 }
 
 /// The runtime of this machine, which has the numbers and layouts of the headers.
@@ -220,5 +220,5 @@ fn root_plugins_of_a_damaged_trace_are_told_what_can_be_read() {
     fs::write(scene.trace_path(), bytes).expect("cut");
     let ran = run(&mut export(&scene, &tells(&scene))).expect(1);
     ran.complains(&["test.rtrace"]);
-    assert!(told(&ran, "call ").len() <= calls && told(&ran, "end").len() <= 1, "{ran:#?}");
+    assert!(lines_of(&ran, "call ").len() <= calls && lines_of(&ran, "end").len() <= 1, "{ran:#?}");
 }

@@ -72,21 +72,21 @@ fn compiled(scene: &Scene, source: &str) -> PathBuf {
 }
 
 /// The rest of the lines that begin so.
-fn told<'a>(ran: &'a Ran, beginning: &str) -> Vec<&'a str> {
+fn lines_of<'a>(ran: &'a Ran, beginning: &str) -> Vec<&'a str> {
     ran.stdout.lines().filter_map(|line| line.strip_prefix(beginning)).collect()
 }
 
 /// Asserts what a plugin may do that was told `tells.cpp`'s rights.
 fn expect_the_users_rights(ran: &Ran) {
-    assert_eq!(told(ran, "users "), ["65534 65534 65534"]);
-    assert!(told(ran, "groups ")[0].split(' ').all(|group| group == "65534"), "{ran:#?}");
-    assert_eq!(told(ran, "root "), ["-1 -1"]);
-    assert_eq!(told(ran, "no new rights "), ["1"]);
+    assert_eq!(lines_of(ran, "users "), ["65534 65534 65534"]);
+    assert!(lines_of(ran, "groups ")[0].split(' ').all(|group| group == "65534"), "{ran:#?}");
+    assert_eq!(lines_of(ran, "root "), ["-1 -1"]);
+    assert_eq!(lines_of(ran, "no new rights "), ["1"]);
     for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        let rights = told(ran, set)[0].trim();
+        let rights = lines_of(ran, set)[0].trim();
         assert!(rights.bytes().all(|digit| digit == b'0'), "{set} {rights}");
     }
-    assert_eq!(told(ran, "terminal "), ["0"]);
+    assert_eq!(lines_of(ran, "terminal "), ["0"]);
 }
 
 /// Asserts that roctap said one thing.

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use e2e::{Running, app, run};
 
-use crate::{by_sudo, expect_one_line, expect_the_users_rights, scene, tells, told};
+use crate::{by_sudo, expect_one_line, expect_the_users_rights, lines_of, scene, tells};
 
 #[test]
 fn root_plugins_recorded_traces_are_exported_as_the_user() {
@@ -14,11 +14,11 @@ fn root_plugins_recorded_traces_are_exported_as_the_user() {
     let mut command = scene.recording(&arguments, "ranges", &["2"]);
     let ran = run(by_sudo(&mut command).env("SECRET", "root's")).expect(0);
     expect_the_users_rights(&ran);
-    assert!(!told(&ran, "variable ").iter().any(|variable| variable.starts_with("SECRET")));
+    assert!(!lines_of(&ran, "variable ").iter().any(|variable| variable.starts_with("SECRET")));
     let trace = scene.trace();
     trace.expect_complete();
-    assert_eq!(told(&ran, "call ").len(), trace.calls.len());
-    assert_eq!(told(&ran, "end").len(), 1);
+    assert_eq!(lines_of(&ran, "call ").len(), trace.calls.len());
+    assert_eq!(lines_of(&ran, "end").len(), 1);
     // The program's own report comes before.
     assert!(ran.stdout.find("result ok") < ran.stdout.find("begin 4.1"), "{}", ran.stdout);
 }
@@ -35,8 +35,8 @@ fn root_plugins_are_fed_what_ctrl_c_has_ended() {
     let ran = scene.record_kernels(by_sudo(&mut command), &[target.pid()], 10).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
-    assert_eq!(told(&ran, "call ").len(), trace.calls.len());
-    assert_eq!(told(&ran, "end").len(), 1);
+    assert_eq!(lines_of(&ran, "call ").len(), trace.calls.len());
+    assert_eq!(lines_of(&ran, "end").len(), 1);
     target.end().expect(0);
 }
 
@@ -81,5 +81,5 @@ fn root_plugins_mistakes_are_told_before_a_recording() {
     fs::write(scene.trace_path(), "in the way").expect("a file");
     let ran = run(by_sudo(&mut scene.recording(&failing, "basic", &[]))).expect(1);
     ran.complains(&["exists already"]);
-    assert_eq!(told(&ran, "begin ").len(), 0, "{ran:#?}");
+    assert_eq!(lines_of(&ran, "begin ").len(), 0, "{ran:#?}");
 }

@@ -10,7 +10,7 @@ use std::{
 use e2e::{Ran, Scene, run};
 
 use crate::{
-    USER, by_sudo, expect_one_line, expect_the_users_rights, export, record, scene, tells, told,
+    USER, by_sudo, expect_one_line, expect_the_users_rights, export, lines_of, record, scene, tells,
 };
 
 #[test]
@@ -35,18 +35,18 @@ fn root_plugins_are_the_users_and_have_nothing_of_roots() {
     command.env("SUDO_GID", "0").current_dir("/");
     let ran = run(command.stdout(Stdio::piped()).stderr(Stdio::piped())).expect(0);
     expect_the_users_rights(&ran);
-    let descriptors = told(&ran, "descriptor ");
+    let descriptors = lines_of(&ran, "descriptor ");
     let of = |descriptor: &&str| descriptor.split_once(' ').expect("two words").1.to_owned();
     let trace = scene.trace_path().display().to_string();
     let others = |of: &String| *of != trace && *of != "/dev/null" && !of.starts_with("pipe:");
     // Nor has the process that the plugin can trace.
-    let parents = told(&ran, "parents descriptor ");
+    let parents = lines_of(&ran, "parents descriptor ");
     assert!(parents.len() >= 3, "{parents:?}");
     let all = descriptors.iter().chain(&parents);
     let others: Vec<String> = all.map(of).filter(others).collect();
     assert!(others.is_empty(), "{descriptors:?} {parents:?}");
     assert!(descriptors[0] == "0 /dev/null" && descriptors.len() == 5, "{descriptors:?}");
-    let variables = told(&ran, "variable ");
+    let variables = lines_of(&ran, "variable ");
     assert!(variables.contains(&"ROCP_OUTPUT_DIR=out"), "{variables:?}");
     for secret in ["SECRET", "SUDO_UID", "EMUGPU_LOG"] {
         assert!(!variables.iter().any(|variable| variable.starts_with(secret)), "{variables:?}");
@@ -163,7 +163,7 @@ fn root_plugins_have_no_rights_of_another_user_or_group() {
         command.args(["export", "--plugin"]).args([&plugin, &scene.trace_path()]);
         let ran = run(command.current_dir("/").uid(USER).gid(USER)).expect(0);
         expect_the_users_rights_without_bounds(&ran);
-        assert!(told(&ran, "groups ")[0].split(' ').all(|group| group == "65534"), "{ran:#?}");
+        assert!(lines_of(&ran, "groups ")[0].split(' ').all(|group| group == "65534"), "{ran:#?}");
         // Nor by roctap's own subcommand.
         let mut host = scene.command(&roctap);
         host.args(["__plugin", "1", "1", "1"]).args([&plugin, &scene.trace_path()]);
@@ -184,7 +184,7 @@ fn root_plugins_of_a_user_who_calls_roctap_with_a_set_user_id_bit() {
     command.env("SUDO_UID", "1").env("SUDO_GID", "1").current_dir("/").uid(USER).gid(USER);
     let ran = run(&mut command).expect(0);
     expect_the_users_rights(&ran);
-    assert!(!told(&ran, "variable ").iter().any(|variable| variable.starts_with("SUDO_UID")));
+    assert!(!lines_of(&ran, "variable ").iter().any(|variable| variable.starts_with("SUDO_UID")));
 }
 
 /// Who has no root to give up has its environment.
@@ -198,8 +198,8 @@ fn root_plugins_of_a_user() {
     command.env_remove("SUDO_UID").env("SECRET", "mine").uid(USER).gid(USER);
     let ran = run(&mut command).expect(0);
     expect_the_users_rights_without_bounds(&ran);
-    assert!(told(&ran, "variable ").contains(&"SECRET=mine"), "{ran:#?}");
-    assert_eq!(told(&ran, "call ").len(), scene.trace().calls.len());
+    assert!(lines_of(&ran, "variable ").contains(&"SECRET=mine"), "{ran:#?}");
+    assert_eq!(lines_of(&ran, "call ").len(), scene.trace().calls.len());
     // `sudo -u nobody`, by another user.
     let ran = run(command.env("SUDO_UID", "1")).expect(1);
     expect_one_line(&ran, &["the rights of user 65534", "`sudo` was called by user 1"]);
@@ -209,10 +209,10 @@ fn root_plugins_of_a_user() {
 }
 
 fn expect_the_users_rights_without_bounds(ran: &Ran) {
-    assert_eq!(told(ran, "users "), ["65534 65534 65534"]);
-    assert_eq!(told(ran, "root "), ["-1 -1"]);
-    assert_eq!(told(ran, "CapEff:")[0].trim(), "0000000000000000");
-    assert_eq!(told(ran, "CapPrm:")[0].trim(), "0000000000000000");
+    assert_eq!(lines_of(ran, "users "), ["65534 65534 65534"]);
+    assert_eq!(lines_of(ran, "root "), ["-1 -1"]);
+    assert_eq!(lines_of(ran, "CapEff:")[0].trim(), "0000000000000000");
+    assert_eq!(lines_of(ran, "CapPrm:")[0].trim(), "0000000000000000");
 }
 
 #[test]

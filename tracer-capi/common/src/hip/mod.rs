@@ -57,7 +57,7 @@ const RENAMED: [(&[u8], &[u8]); 2] = [
 
 /// The name in the tables of a function by that under which HIP tells of it.
 pub fn in_tables(name: &[u8]) -> &[u8] {
-    RENAMED.iter().find(|(told, _)| *told == name).map_or(name, |&(_, in_tables)| in_tables)
+    RENAMED.iter().find(|(reported, _)| *reported == name).map_or(name, |&(_, in_tables)| in_tables)
 }
 
 /// Whether a function makes or launches a graph that can be launched. HIP 7.2 has programs that do so crash while any tracer

@@ -40,7 +40,7 @@ pub struct Callbacks {
     /// The thread in which it began.
     thread: u64,
     /// The services that are told, and the data that each of them keeps.
-    told: Vec<(&'static Service, UnsafeCell<u64>)>,
+    subscribers: Vec<(&'static Service, UnsafeCell<u64>)>,
     /// The services that want the call recorded, or want to be told.
     services: Services,
     /// Of a call of HIP: the services that are told of its stream.
@@ -61,11 +61,11 @@ impl Callbacks {
         thread: u32,
     ) -> Option<Rc<Self>> {
         let all = || SDK.each(operation.kind, services);
-        let told: Vec<_> = all()
-            .filter(|service| service.is_told())
+        let subscribers: Vec<_> = all()
+            .filter(|service| service.has_callback())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        let is_for_nobody = told.is_empty() && streams.is_none();
+        let is_for_nobody = subscribers.is_empty() && streams.is_none();
         if is_for_nobody
             && !all().any(Service::has_arguments)
             && !SDK.asks(operation.kind, services)
@@ -75,7 +75,7 @@ impl Callbacks {
         Some(Rc::new(Self {
             operation,
             thread: thread.into(),
-            told,
+            subscribers,
             services,
             streams,
             state: Cell::new(CallbackState::Nothing),
@@ -165,7 +165,7 @@ impl Callbacks {
             phase,
             payload: self.payload.get().cast::<c_void>(),
         };
-        for (service, kept) in &self.told {
+        for (service, kept) in &self.subscribers {
             let external_id = self.externals.borrow().of(service);
             service.tell(&Event { external_id, ..event }, kept.get());
         }

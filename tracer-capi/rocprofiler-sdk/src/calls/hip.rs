@@ -43,8 +43,9 @@ impl Client for Calls {
 
     fn begin(op: u32) -> Option<Begun> {
         let operation = operation(op)?;
-        let streams =
-            || streams::StreamCallbacks::of(operation).filter(|told| payload::has(op, told.at()));
+        let streams = || {
+            streams::StreamCallbacks::of(operation).filter(|streams| payload::has(op, streams.at()))
+        };
         Begun::new(operation, streams, timestamp_ns)
     }
 
@@ -138,12 +139,12 @@ pub fn follow() {
         Ok(false) => return,
         Err(error) => return log::error(format_args!("calls of HIP are not recorded: {error}")),
     }
-    payload::prepare_told();
+    payload::prepare_reported();
     streams::prepare();
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
             let has_stream = streams::are_followed(*operation);
-            let callback = operation.is_told() || has_stream;
+            let callback = operation.has_callback() || has_stream;
             let activity = operation.is_wanted() || has_stream;
             hip::follow(op, Wanted { callback, activity });
         }

@@ -93,9 +93,10 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
         id_use = Use::alone(id, retirement::wanting(KIND, services));
     }
     let payload = Payload::new(does, &call.args, address);
-    let told = Rc::new(TracedOperation::new((KIND, does as u32), services, payload, (id, id_use)));
-    if THREADS.begin(at, told.id).map(|kept| *kept = Some(Rc::clone(&told))).is_some() {
-        told.begin(at);
+    let traced =
+        Rc::new(TracedOperation::new((KIND, does as u32), services, payload, (id, id_use)));
+    if THREADS.begin(at, traced.id).map(|kept| *kept = Some(Rc::clone(&traced))).is_some() {
+        traced.begin(at);
     }
 }
 
@@ -104,16 +105,16 @@ pub fn left(slot: usize, call: &Call, at: usize) {
     if of(slot).is_none() {
         return;
     }
-    let Some(told) = THREADS.take(at).flatten() else { return };
+    let Some(traced) = THREADS.take(at).flatten() else { return };
     if call.flags & flag::ENTRY_ONLY != 0 || process::is_forked() {
         return;
     }
-    let payload = told.payload().ended(call);
-    told.set_payload(payload);
-    told.end(at);
+    let payload = traced.payload().ended(call);
+    traced.set_payload(payload);
+    traced.end(at);
     // It may wait for room in a buffer.
     let Payload { begin_ns, end_ns, agent, address, bytes, .. } = payload;
-    for (buffer, common) in told.buffers([begin_ns, end_ns]) {
+    for (buffer, common) in traced.buffers([begin_ns, end_ns]) {
         buffer.write(&records::allocation(&common, agent, address, bytes));
     }
 }

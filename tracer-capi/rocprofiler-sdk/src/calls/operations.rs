@@ -34,10 +34,10 @@ impl Operation {
     }
 
     /// Whether any tool wants to be told of its calls just now, with their arguments, or is asked for their external ids.
-    pub fn is_told(self) -> bool {
+    pub fn has_callback(self) -> bool {
         let services = self.wanting();
-        let is_told = |service: &Service| service.is_told() || service.has_arguments();
-        SDK.each(self.kind, services).any(is_told) || SDK.asks(self.kind, services)
+        let is_meant = |service: &Service| service.has_callback() || service.has_arguments();
+        SDK.each(self.kind, services).any(is_meant) || SDK.asks(self.kind, services)
     }
 
     fn wanting(self) -> Services {

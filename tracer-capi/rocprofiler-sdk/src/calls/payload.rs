@@ -25,7 +25,7 @@ pub fn prepare() {
 }
 
 /// As [`prepare`], for calls that HIP reports, when HIP was found.
-pub fn prepare_told() {
+pub fn prepare_reported() {
     LazyLock::force(&OF_OPERATIONS);
 }
 
@@ -178,7 +178,7 @@ static OF_OPERATIONS: LazyLock<Vec<Vec<Copied>>> = LazyLock::new(|| {
     let of = |op: u32| {
         let operation = OF_HIP.get(op as usize).copied().flatten()?;
         let name = functions.name(op)?.to_str().ok()?;
-        Some(told(name, operation, functions.release()))
+        Some(copied_fields(name, operation, functions.release()))
     };
     (0..functions.end()).map(|op| of(op).unwrap_or_default()).collect()
 });
@@ -190,11 +190,11 @@ pub fn has(op: u32, at: usize) -> bool {
 
 /// As [`has`], by the function's name.
 #[cfg(test)]
-pub fn is_told(name: &str, operation: Operation, release: Release, at: usize) -> bool {
-    told(name, operation, release).iter().any(|copied| copied.to == at)
+pub fn is_reported(name: &str, operation: Operation, release: Release, at: usize) -> bool {
+    copied_fields(name, operation, release).iter().any(|copied| copied.to == at)
 }
 
-fn told(name: &str, operation: Operation, release: Release) -> Vec<Copied> {
+fn copied_fields(name: &str, operation: Operation, release: Release) -> Vec<Copied> {
     pair(hip::fields(name, release), arguments(operation.kind, operation.number))
 }
 
@@ -301,7 +301,7 @@ mod tests {
     fn of(name: &str, release: Release) -> Vec<(u16, usize, usize)> {
         let all = Kind::HipRuntimeApi.operations().expect("some");
         let number = all.iter().position(|n| n.to_str() == Ok(name)).expect("a function") as u32;
-        let copied = told(name, Operation { kind: Kind::HipRuntimeApi, number }, release);
+        let copied = copied_fields(name, Operation { kind: Kind::HipRuntimeApi, number }, release);
         copied.iter().map(|copied| (copied.from, copied.to, copied.bytes)).collect()
     }
 

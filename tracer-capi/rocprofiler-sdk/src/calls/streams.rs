@@ -278,7 +278,7 @@ mod tests {
             let stream = Stream::of(operation)?;
             for release in [Release::First, Release::Five, Release::Later] {
                 assert!(
-                    payload::is_told(name, operation, release, stream.at),
+                    payload::is_reported(name, operation, release, stream.at),
                     "{name} {release:?}"
                 );
             }

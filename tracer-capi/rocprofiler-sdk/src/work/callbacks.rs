@@ -62,7 +62,7 @@ pub enum Operation {
 /// The callbacks of an operation.
 pub struct Callbacks {
     operation: Operation,
-    told: Vec<Subscriber>,
+    subscribers: Vec<Subscriber>,
     /// The services that want the operation recorded, or want to be told.
     services: Services,
     /// Whether tools are asked for external ids.
@@ -145,7 +145,7 @@ impl Callbacks {
         }
         let callbacks = Arc::new(Self {
             operation,
-            told: told(kind, with_callbacks, &id_use, 0),
+            subscribers: subscribers(kind, with_callbacks, &id_use, 0),
             services,
             asks,
             is_late: AtomicBool::new(false),
@@ -171,7 +171,7 @@ impl Callbacks {
         let services = SDK.those(kind, services, |service| service.completions().is_some());
         let callbacks = || Self {
             operation,
-            told: told(kind, services, &caller.id_use, WAS_ENQUEUED),
+            subscribers: subscribers(kind, services, &caller.id_use, WAS_ENQUEUED),
             services,
             asks: false,
             is_late: AtomicBool::new(true),
@@ -205,11 +205,13 @@ impl Callbacks {
         service: &Service,
         done: impl FnOnce() -> (usize, Data),
     ) -> bool {
-        let mut own = self.told.iter().enumerate();
-        let Some((place, told)) = own.find(|(_, told)| ptr::eq(told.service, service)) else {
+        let mut own = self.subscribers.iter().enumerate();
+        let Some((place, subscriber)) =
+            own.find(|(_, subscriber)| ptr::eq(subscriber.service, service))
+        else {
             return true;
         };
-        let has_room = told.completions.has_room();
+        let has_room = subscriber.completions.has_room();
         if has_room {
             self.done.get_or_init(done);
             self.happens(place, IS_DONE);
@@ -219,12 +221,12 @@ impl Callbacks {
 
     /// When both have happened, the tool is told that it is done.
     fn happens(self: &Arc<Self>, place: usize, what: u8) {
-        let Some(told) = self.told.get(place) else { return };
+        let Some(subscriber) = self.subscribers.get(place) else { return };
         // The thread that comes second sees the data that the first one has left here.
-        let before = told.state.fetch_or(what, Ordering::AcqRel);
+        let before = subscriber.state.fetch_or(what, Ordering::AcqRel);
         if before != 0 && before != what {
             let this = Arc::clone(self);
-            told.completions.add(move || {
+            subscriber.completions.add(move || {
                 if !caught::returns(|| this.tell_done(place)) {
                     log::error(format_args!(
                         "a callback of work that is done has thrown an exception"
@@ -241,12 +243,13 @@ impl Callbacks {
         // The thread that tells of the end sees this behind the change of a state.
         self.is_late.store(kernel.is_none(), Ordering::Relaxed);
         let (operation, data) = self.operation.enqueued(kernel);
-        let means = |told: &&Subscriber| kernel.is_some() && told.service.means(operation);
+        let means =
+            |subscriber: &&Subscriber| kernel.is_some() && subscriber.service.means(operation);
         let tell = |phase, externals: &Externals| {
-            self.told
+            self.subscribers
                 .iter()
                 .filter(means)
-                .for_each(|told| self.tell(told, phase, operation, externals, data));
+                .for_each(|subscriber| self.tell(subscriber, phase, operation, externals, data));
         };
         let &Self { thread, correlation_id, services, .. } = self;
         let kind = self.operation.kind();
@@ -261,7 +264,9 @@ impl Callbacks {
     }
 
     fn tell_done(&self, place: usize) {
-        let (Some(told), Some(&(operation, data))) = (self.told.get(place), self.done.get()) else {
+        let (Some(subscriber), Some(&(operation, data))) =
+            (self.subscribers.get(place), self.done.get())
+        else {
             return;
         };
         let phase = match self.operation {
@@ -274,19 +279,21 @@ impl Callbacks {
             let (operation, data) = self.operation.enqueued(self.operation.kernel());
             let is_kernel = self.operation.kind() == Kind::KernelDispatch;
             let phases = if is_kernel { &[Phase::Enter, Phase::Exit][..] } else { &[Phase::Enter] };
-            if told.service.means(operation) {
-                phases.iter().for_each(|&phase| self.tell(told, phase, operation, externals, data));
+            if subscriber.service.means(operation) {
+                phases
+                    .iter()
+                    .for_each(|&phase| self.tell(subscriber, phase, operation, externals, data));
             }
         }
-        if told.service.means(operation) {
-            self.tell(told, phase, operation, externals, data);
+        if subscriber.service.means(operation) {
+            self.tell(subscriber, phase, operation, externals, data);
         }
-        drop(take(&told.id_use));
+        drop(take(&subscriber.id_use));
     }
 
     fn tell(
         &self,
-        told: &Subscriber,
+        subscriber: &Subscriber,
         phase: Phase,
         operation: usize,
         externals: &Externals,
@@ -295,32 +302,32 @@ impl Callbacks {
         let event = Event {
             thread: self.thread.into(),
             correlation_id: self.correlation_id,
-            external_id: externals.of(told.service),
+            external_id: externals.of(subscriber.service),
             kind: self.operation.kind(),
             operation: operation as u32,
             phase,
             payload: data.as_mut_ptr().cast(),
         };
-        told.service.tell(&event, told.kept.as_ptr());
+        subscriber.service.tell(&event, subscriber.kept.as_ptr());
     }
 }
 
 /// Those of these services that are told; `state` has the events that have happened already.
-fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Subscriber> {
-    let told = |service: &'static Service| {
-        let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
+fn subscribers(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Subscriber> {
+    let subscriber = |service: &'static Service| {
+        let has_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
         Some(Subscriber {
             service,
             completions: service.completions()?,
             kept: AtomicU64::new(0),
             state: AtomicU8::new(state),
-            id_use: Mutex::new(match is_told_of_end {
+            id_use: Mutex::new(match has_end {
                 true => id_use.of(service.client()),
                 false => Use::default(),
             }),
         })
     };
-    SDK.each(kind, services).filter_map(told).collect()
+    SDK.each(kind, services).filter_map(subscriber).collect()
 }
 
 /// Tells tools of the operations that the calling thread has enqueued. A tool may throw: of the rest of the operations
@@ -343,7 +350,7 @@ struct WasEnqueued(Arc<Callbacks>);
 impl Drop for WasEnqueued {
     fn drop(&mut self) {
         self.0.externals.get_or_init(Externals::default);
-        (0..self.0.told.len()).for_each(|place| self.0.happens(place, WAS_ENQUEUED));
+        (0..self.0.subscribers.len()).for_each(|place| self.0.happens(place, WAS_ENQUEUED));
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{SDK, calls, externals, log, process};
 /// Kernels that were enqueued.
 static DISPATCHES: AtomicU64 = AtomicU64::new(0);
 /// Completions that tools were not told of, because there was no room for them.
-static UNTOLD: AtomicUsize = AtomicUsize::new(0);
+static NOT_CALLED_BACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The work of this process.
 static GPU: Gpu<Buffers> = Gpu::new(Buffers, &KERNELS);
@@ -74,7 +74,7 @@ pub fn behind() -> usize {
 
 /// Operations that could not be recorded, or told of, since callbacks took too long.
 pub fn refused() -> usize {
-    GPU.refused() + UNTOLD.load(Ordering::Relaxed)
+    GPU.refused() + NOT_CALLED_BACK.load(Ordering::Relaxed)
 }
 
 /// The operations that could not be recorded, or have no times, since the last call of this, by cause.
@@ -193,9 +193,9 @@ impl Client for Buffers {
             return Some(((kind, meant), done));
         }
         let caller = done.caller.get_or_insert_default();
-        let told = done.kept.callbacks.as_ref().map(|callbacks| callbacks.id());
+        let known = done.kept.callbacks.as_ref().map(|callbacks| callbacks.id());
         if caller.correlation_id == 0 {
-            (caller.correlation_id, caller.id_use) = told.unwrap_or_else(|| {
+            (caller.correlation_id, caller.id_use) = known.unwrap_or_else(|| {
                 let id = next_id();
                 (id, Use::alone(id, done.kept.retirements))
             });
@@ -264,7 +264,7 @@ impl Client for Buffers {
         for service in SDK.each(kind, done.kept.services) {
             match service.buffer() {
                 Some(buffer) => buffer.drop_records(1),
-                None => drop(UNTOLD.fetch_add(1, Ordering::Relaxed)),
+                None => drop(NOT_CALLED_BACK.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }

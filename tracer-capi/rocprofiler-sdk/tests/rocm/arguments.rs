@@ -5,16 +5,16 @@ use crate::outcome::Outcome;
 use crate::scene::{LOADERS, scene};
 
 /// Each call has the arguments that its callback was told of. Of a string the record has the address.
-fn expect_arguments_as_told(outcome: &Outcome) {
-    assert!(!outcome.told.is_empty());
-    for told in outcome.told.values() {
-        let recorded = outcome.recorded.get(&told.correlation_id).cloned().unwrap_or_default();
+fn expect_arguments_as_called_back(outcome: &Outcome) {
+    assert!(!outcome.called_back.is_empty());
+    for call in outcome.called_back.values() {
+        let recorded = outcome.recorded.get(&call.correlation_id).cloned().unwrap_or_default();
         let names: Vec<_> = recorded.keys().collect();
-        assert_eq!(names, told.arguments.keys().collect::<Vec<_>>(), "{told:?}");
-        for (name, value) in &told.arguments {
+        assert_eq!(names, call.arguments.keys().collect::<Vec<_>>(), "{call:?}");
+        for (name, value) in &call.arguments {
             let recorded = &recorded[name];
             let is_text = recorded.starts_with("0x") && !value.starts_with("0x");
-            assert!(recorded == value || is_text, "{name} is {recorded} in {told:?}");
+            assert!(recorded == value || is_text, "{name} is {recorded} in {call:?}");
         }
     }
 }
@@ -26,9 +26,9 @@ fn rocm_records_have_the_arguments_of_calls() {
     for loader in LOADERS {
         for (program, arguments) in [("basic", &[][..]), ("copies", &["512"]), ("module", &[])] {
             let mut outcome = scene.run(loader, program, arguments, &words);
-            expect_arguments_as_told(&outcome);
+            expect_arguments_as_called_back(&outcome);
             outcome.expect_every_call("hip", &[]);
-            outcome.expect_all_told();
+            outcome.expect_callbacks_of_all();
         }
     }
 }

@@ -17,23 +17,27 @@ fn rocm_callbacks_of_every_call() {
         {
             let mut outcome = scene.run(loader, program, arguments, &words);
             outcome.expect_every_call("hip", &[]);
-            outcome.expect_all_told();
+            outcome.expect_callbacks_of_all();
         }
         let words = [("WATCH_KINDS", HSA), ("WATCH_CALLBACKS", HSA)];
         let mut outcome = scene.run(loader, "hsa_direct", &[], &words);
         outcome.expect_every_call("hsa", &["hsa_init"]);
-        outcome.expect_all_told();
+        outcome.expect_callbacks_of_all();
     }
     // Threads, and calls of HSA inside of those of HIP.
     let both = format!("{HIP},{HSA}");
     let words = [("WATCH_KINDS", &*both), ("WATCH_CALLBACKS", &both)];
     let mut outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
     outcome.expect_every_call("hip", &[]);
-    outcome.expect_all_told();
+    outcome.expect_callbacks_of_all();
     let words = [("WATCH_CALLBACKS", HIP)];
     let outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
-    let launches = outcome.told.values().filter(|told| told.name == "hipLaunchKernel").count();
-    assert!(launches >= 8 * 4 * 300 && outcome.told.values().all(|told| told.exits), "{launches}");
+    let launches =
+        outcome.called_back.values().filter(|call| call.name == "hipLaunchKernel").count();
+    assert!(
+        launches >= 8 * 4 * 300 && outcome.called_back.values().all(|call| call.exits),
+        "{launches}"
+    );
     assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
 }
 
@@ -45,13 +49,13 @@ fn rocm_arguments_of_calls() {
     let words = [("WATCH_CALLBACKS", &*both)];
     let outcome = scene.run("LD_PRELOAD", "copies", &["512"], &words);
     let mut sizes: Vec<String> = outcome.copies.iter().map(|copy| copy.bytes.to_string()).collect();
-    let of = |name| outcome.told.values().filter(move |told| told.name == name);
+    let of = |name| outcome.called_back.values().filter(move |call| call.name == name);
     for name in ["hsa_amd_memory_async_copy", "hsa_amd_memory_async_copy_on_engine"] {
-        for told in of(name) {
-            let size = &told.arguments["size"];
+        for call in of(name) {
+            let size = &call.arguments["size"];
             let at = sizes.iter().position(|one| one == size);
-            sizes.remove(at.unwrap_or_else(|| panic!("{told:?}: {sizes:?}")));
-            assert_eq!(told.result, 0, "{told:?}");
+            sizes.remove(at.unwrap_or_else(|| panic!("{call:?}: {sizes:?}")));
+            assert_eq!(call.result, 0, "{call:?}");
         }
     }
     assert_eq!(sizes.len(), of("hsa_amd_memory_async_copy_rect").count(), "{sizes:?}");
@@ -79,9 +83,9 @@ fn rocm_callbacks_that_call_hip() {
     let Some(scene) = scene() else { return };
     let words = [("WATCH_KINDS", "5"), ("WATCH_CALLBACKS", "5"), ("WATCH_CALLS", "1")];
     let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
-    let of = |name: &str| outcome.told.values().filter(|told| told.name == name).count();
+    let of = |name: &str| outcome.called_back.values().filter(|call| call.name == name).count();
     let recorded = outcome.calls.iter().filter(|call| call.name == "hipGetDevice").count();
-    assert_eq!(recorded, of("hipGetDevice") + 2 * outcome.told.len());
+    assert_eq!(recorded, of("hipGetDevice") + 2 * outcome.called_back.len());
     assert_eq!(of("hipMemcpy"), 4);
 }
 
@@ -92,8 +96,8 @@ fn rocm_a_callback_that_stops_its_context() {
     for kinds in [HIP, HSA] {
         let words = [("WATCH_KINDS", kinds), ("WATCH_CALLBACKS", kinds), ("WATCH_STOPS", "5")];
         let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
-        let begun: Vec<u64> = outcome.told.keys().copied().collect();
-        assert_eq!(begun, [1, 2, 3, 4, 5], "{:#?}", outcome.told);
+        let begun: Vec<u64> = outcome.called_back.keys().copied().collect();
+        assert_eq!(begun, [1, 2, 3, 4, 5], "{:#?}", outcome.called_back);
         assert!(outcome.calls.len() <= 5, "{:#?}", outcome.calls);
     }
 }
@@ -118,18 +122,18 @@ fn rocm_two_tools_with_callbacks() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let files = std::fs::read_dir(scene.clients.directory()).expect("a directory");
     let mut paths = files.map(|file| file.expect("a file").path());
-    let is_of_second = |path: &PathBuf| path.file_stem() == Some("told-second".as_ref());
+    let is_of_second = |path: &PathBuf| path.file_stem() == Some("output-second".as_ref());
     let second = paths.find(is_of_second).expect("the other one's");
     let second = std::fs::read_to_string(second).expect("what was told");
     let first = scene.outcome();
-    first.expect_all_told();
+    first.expect_callbacks_of_all();
     assert!(second.ends_with("end\n"), "{second}");
     for word in ["enter ", "exit "] {
         let lines = second.lines().filter_map(|line| line.strip_prefix(word));
         let ids = lines.map(|line| line.split(' ').nth(2).expect("an id").parse().expect("one"));
         let ids: BTreeSet<u64> = ids.collect();
         assert!(
-            ids.into_iter().eq(first.told.values().map(|told| told.correlation_id)),
+            ids.into_iter().eq(first.called_back.values().map(|call| call.correlation_id)),
             "{second}"
         );
     }

@@ -78,5 +78,5 @@ fn rocm_functions_that_are_not_asked_for() {
     let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
     assert!(outcome.calls.iter().all(|call| call.name == "hipMalloc"), "{:#?}", outcome.calls);
     assert_eq!(outcome.calls.len() as u64, outcome.counts["hipMalloc"]);
-    outcome.expect_all_told();
+    outcome.expect_callbacks_of_all();
 }

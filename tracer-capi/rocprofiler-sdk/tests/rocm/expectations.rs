@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use emulated_gpu::truth::Operation;
 
-use crate::outcome::{Call, FIRST_AGENT, Outcome, Told};
+use crate::outcome::{Call, CalledBack, FIRST_AGENT, Outcome};
 
 /// "within 1 µs".
 const NEAR_NS: u64 = 1000;
 
-pub fn is_near(told: (u64, u64), operation: &Operation) -> bool {
-    let (begin_ns, end_ns) = told;
+pub fn is_near(recorded: (u64, u64), operation: &Operation) -> bool {
+    let (begin_ns, end_ns) = recorded;
     begin_ns.abs_diff(operation.start_ns).max(end_ns.abs_diff(operation.end_ns)) <= NEAR_NS
 }
 
@@ -18,11 +18,11 @@ impl Outcome {
     /// Each id of a record or of a callback was retired, behind all of these, and no other one.
     pub fn expect_retirements(&self) {
         assert!(!self.ids.is_empty());
-        for (id, told) in &self.ids {
+        for (id, known) in &self.ids {
             let retired_ns =
-                told.retired_ns.unwrap_or_else(|| panic!("{id} was not retired: {told:?}"));
-            assert!(told.records > 0, "nothing was recorded of {id}, which was retired");
-            assert!(retired_ns + NEAR_NS >= told.end_ns, "{id}: {told:?}");
+                known.retired_ns.unwrap_or_else(|| panic!("{id} was not retired: {known:?}"));
+            assert!(known.records > 0, "nothing was recorded of {id}, which was retired");
+            assert!(retired_ns + NEAR_NS >= known.end_ns, "{id}: {known:?}");
         }
     }
 
@@ -127,27 +127,28 @@ impl Outcome {
     }
 
     /// The calls that callbacks were told of are those that were recorded, and have ended.
-    pub fn expect_all_told(&self) {
-        assert_eq!(self.told.len(), self.calls.len(), "{self:#?}");
-        let told: BTreeMap<u64, &Told> =
-            self.told.values().map(|told| (told.correlation_id, told)).collect();
+    pub fn expect_callbacks_of_all(&self) {
+        assert_eq!(self.called_back.len(), self.calls.len(), "{self:#?}");
+        let called_back: BTreeMap<u64, &CalledBack> =
+            self.called_back.values().map(|call| (call.correlation_id, call)).collect();
         for call in &self.calls {
-            let told = told.get(&call.correlation_id).unwrap_or_else(|| panic!("{call:?}"));
-            let of_callback = (told.name, told.external_id, told.thread, told.exits);
+            let called =
+                called_back.get(&call.correlation_id).unwrap_or_else(|| panic!("{call:?}"));
+            let of_callback = (called.name, called.external_id, called.thread, called.exits);
             assert_eq!(of_callback, (call.name, call.external_id, call.thread, true), "{call:?}");
         }
     }
 
     /// The results of a function's calls.
     pub fn results(&self, function: &str) -> BTreeSet<u64> {
-        let calls = self.told.values().filter(|told| told.name == function);
-        calls.map(|told| told.result).collect()
+        let calls = self.called_back.values().filter(|call| call.name == function);
+        calls.map(|call| call.result).collect()
     }
 
     /// The values of an argument of a function's calls, in order.
     pub fn arguments(&self, function: &str, name: &str) -> Vec<&str> {
-        let calls = self.told.values().filter(|told| told.name == function);
-        let mut values: Vec<&str> = calls.map(|told| told.arguments[name].as_str()).collect();
+        let calls = self.called_back.values().filter(|call| call.name == function);
+        let mut values: Vec<&str> = calls.map(|call| call.arguments[name].as_str()).collect();
         values.sort_unstable();
         values
     }

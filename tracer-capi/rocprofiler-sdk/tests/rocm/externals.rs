@@ -9,8 +9,9 @@ fn rocm_external_ids_are_those_that_a_tool_answers_with() {
     let Some(scene) = scene() else { return };
     let kinds = format!("{HIP},{HSA},{KERNELS},{COPIES}");
     let calls = format!("{HIP},{HSA}");
-    for (told, of_work) in [("", 1), (&*calls, 1), (WORK_TOLD, 2)] {
-        let words = [("WATCH_KINDS", &*kinds), ("WATCH_CALLBACKS", told), ("WATCH_ASKED", "yes")];
+    for (callbacks, of_work) in [("", 1), (&*calls, 1), (WORK_TOLD, 2)] {
+        let words =
+            [("WATCH_KINDS", &*kinds), ("WATCH_CALLBACKS", callbacks), ("WATCH_ASKED", "yes")];
         let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
         let of_call = |name: &str| match name {
             name if name.starts_with("__hip") => 6000,
@@ -22,7 +23,7 @@ fn rocm_external_ids_are_those_that_a_tool_answers_with() {
         for call in &outcome.calls {
             assert_eq!(call.external_id, of_call(call.name), "{call:?}");
         }
-        for call in outcome.told.values() {
+        for call in outcome.called_back.values() {
             assert_eq!(call.external_id, of_call(call.name), "{call:?}");
         }
         assert_eq!(outcome.kernels.len(), of_work * outcome.did("dispatch").len());

@@ -16,7 +16,7 @@ use crate::kinds::{
 };
 use crate::outcome::Outcome;
 use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
-use crate::scratch::{DISPATCHES, expect_told};
+use crate::scratch::{DISPATCHES, expect_scratch};
 
 /// A running program, and `roctap` to put a tool into it.
 pub struct Late {
@@ -44,7 +44,7 @@ impl Late {
     pub fn without(scene: &Scene, program: &str) -> Command {
         let mut command = Command::new(scene.apps.join(program));
         command.env("LD_LIBRARY_PATH", &scene.gpu);
-        command.env("WATCH_OUT", scene.file("told")).env("EMUGPU_LOG", scene.file("truth"));
+        command.env("WATCH_OUT", scene.file("output")).env("EMUGPU_LOG", scene.file("truth"));
         command
     }
 
@@ -95,24 +95,24 @@ impl Late {
         said
     }
 
-    fn told(&self) -> String {
-        let texts = self.scene.told().into_iter().map(std::fs::read_to_string);
+    fn written(&self) -> String {
+        let texts = self.scene.outputs().into_iter().map(std::fs::read_to_string);
         texts.map(|text| text.expect("what was told")).collect()
     }
 
     /// The tool records, as it has not before.
     pub fn records(&self) {
-        wait_until("kernels are recorded", || self.told().matches("\nkernel ").count() > 100);
+        wait_until("kernels are recorded", || self.written().matches("\nkernel ").count() > 100);
     }
 
     /// How many threads and descriptors the program has, but for the tool's own file.
     fn has(&self) -> (usize, usize) {
         let count = |what| {
             let all = std::fs::read_dir(format!("/proc/{}/{what}", self.pid));
-            let is_told = |link: &Path| link.to_string_lossy().contains("/told.");
+            let is_output = |link: &Path| link.to_string_lossy().contains("/output.");
             all.expect("it runs")
                 .map(|entry| std::fs::read_link(entry.expect("an entry").path()))
-                .filter(|link| !link.as_ref().is_ok_and(|link| is_told(link)))
+                .filter(|link| !link.as_ref().is_ok_and(|link| is_output(link)))
                 .count()
         };
         (count("task"), count("fd"))
@@ -120,11 +120,11 @@ impl Late {
 
     /// The tool has been finalized; what it has written, which it writes anew the next time.
     pub fn finalized(&self) -> String {
-        wait_until("the tool is finalized", || self.told().ends_with("\nend\n"));
-        let told = self.told();
-        self.scene.told().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
-        assert!(!told.contains("wrong: "), "{told}");
-        told
+        wait_until("the tool is finalized", || self.written().ends_with("\nend\n"));
+        let written = self.written();
+        self.scene.outputs().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+        assert!(!written.contains("wrong: "), "{written}");
+        written
     }
 
     /// Ends the program, which must succeed, having said nothing.
@@ -165,9 +165,9 @@ pub fn expect_kernels(outcome: &Outcome, did: &[truth::Operation]) {
     let mut compared = 0;
     for name in names.into_iter().filter(|name| name.starts_with("loop_t")) {
         let own = outcome.kernels.iter().filter(|kernel| name_of(kernel.kernel) == name);
-        let mut told: Vec<_> = own.map(|kernel| (kernel.begin_ns, kernel.end_ns)).collect();
-        told.sort_unstable();
-        let (Some(&(begin_ns, _)), Some(&(_, end_ns))) = (told.first(), told.last()) else {
+        let mut recorded: Vec<_> = own.map(|kernel| (kernel.begin_ns, kernel.end_ns)).collect();
+        recorded.sort_unstable();
+        let (Some(&(begin_ns, _)), Some(&(_, end_ns))) = (recorded.first(), recorded.last()) else {
             continue;
         };
         let is_meant = |operation: &&truth::Operation| {
@@ -176,9 +176,12 @@ pub fn expect_kernels(outcome: &Outcome, did: &[truth::Operation]) {
         };
         let mut ran: Vec<_> = did.iter().filter(is_meant).collect();
         ran.sort_by_key(|operation| operation.start_ns);
-        assert_eq!(told.len(), ran.len(), "{name}");
-        assert!(told.iter().zip(ran).all(|(&told, operation)| is_near(told, operation)), "{name}");
-        compared += told.len();
+        assert_eq!(recorded.len(), ran.len(), "{name}");
+        assert!(
+            recorded.iter().zip(ran).all(|(&recorded, operation)| is_near(recorded, operation)),
+            "{name}"
+        );
+        compared += recorded.len();
     }
     assert_eq!(compared, outcome.kernels.len());
     assert!(compared > 100);
@@ -246,10 +249,10 @@ fn rocm_marks_are_told_to_a_tool_that_was_put_in() {
     let Some(mut late) = Late::run(scene, command) else { return };
     for _ in 0..2 {
         let roctap = late.put_in();
-        wait_until("marks are recorded", || late.told().matches("\ncall ").count() > 100);
+        wait_until("marks are recorded", || late.written().matches("\ncall ").count() > 100);
         assert!(end(roctap, "-INT").0.success());
-        let told = late.finalized();
-        assert!(told.contains(" message inner 1\n"), "{told}");
+        let written = late.finalized();
+        assert!(written.contains(" message inner 1\n"), "{written}");
     }
     late.end();
 }
@@ -260,10 +263,10 @@ fn rocm_a_program_ends_while_a_tool_is_finalized() {
     let words = [("WATCH_CALLBACKS", HIP), ("WATCH_SLOW_US", "2000"), ("WATCH_END_US", "1000000")];
     let Some(mut late) = Late::start(&words, false) else { return };
     let roctap = late.put_in();
-    wait_until("calls are told", || late.told().contains("\nexit "));
+    wait_until("calls are told", || late.written().contains("\nexit "));
     let sent = Command::new("kill").args(["-INT", &roctap.id().to_string()]).status();
     assert!(sent.expect("kill").success());
-    wait_until("it is being finalized", || late.told().contains("\nfinalizes\n"));
+    wait_until("it is being finalized", || late.written().contains("\nfinalizes\n"));
     late.end();
     late.finalized();
     let said = roctap.wait_with_output().expect("it ends");
@@ -278,7 +281,7 @@ fn rocm_kernels_that_outlast_a_tool_are_counted() {
     let Some(mut late) = Late::start(&words, false) else { return };
     let roctap = late.put_in();
     let launched = format!("\nexit 5 {} ", number("hipLaunchKernel"));
-    wait_until("a kernel is enqueued", || late.told().contains(&launched));
+    wait_until("a kernel is enqueued", || late.written().contains(&launched));
     let (status, said) = end(roctap, "-INT");
     assert!(status.success(), "{said}");
     let lost = said.lines().find(|line| line.contains("not finished when recording ended"));
@@ -299,7 +302,7 @@ fn rocm_scratch_memory_is_told_to_a_tool_that_was_put_in() {
     let roctap = late.put_in();
     late.end();
     assert!(roctap.wait_with_output().expect("it ends").status.success());
-    expect_told(&late.scene.outcome());
+    expect_scratch(&late.scene.outcome());
 }
 
 /// Calls of HIP, and callbacks of work; the program ends while the tool is in it.
@@ -310,13 +313,13 @@ fn rocm_a_program_ends_with_a_tool_that_was_put_in() {
     let Some(mut late) = Late::start(&words, false) else { return };
     let mut roctap = late.put_in();
     late.records();
-    let told = late.scene.told();
+    let files = late.scene.outputs();
     late.end();
     let mut said = String::new();
     roctap.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     let status = roctap.wait().expect("it ends");
     assert!(status.success() && said.contains("the tool was finalized"), "{said}");
-    let text = std::fs::read_to_string(&told[0]).expect("what was told");
+    let text = std::fs::read_to_string(&files[0]).expect("what was told");
     assert!(text.ends_with("\nend\n") && text.contains("\ncall "), "{text}");
 }
 

@@ -68,7 +68,7 @@ fn rocm_callbacks_of_marks_and_ranges() {
         command.env("WATCH_KINDS", ROCTX).env("WATCH_CALLBACKS", ROCTX);
         let mut outcome = scene.run_command(command);
         outcome.expect_every_call("roctx", &[]);
-        outcome.expect_all_told();
+        outcome.expect_callbacks_of_all();
         let mut pushed =
             ["inner 0", "inner 1", "outer 0", "outer 1"].map(|name| [name; 20]).concat();
         pushed.sort_unstable();

@@ -22,10 +22,10 @@ const AREA: u64 = 400_000;
 
 /// Records and callbacks tell the same; that, sorted.
 fn allocations(outcome: &Outcome) -> Vec<Allocation> {
-    let [mut recorded, mut told] = outcome.allocations.clone();
+    let [mut recorded, mut called_back] = outcome.allocations.clone();
     recorded.sort();
-    told.sort();
-    assert_eq!(recorded, told);
+    called_back.sort();
+    assert_eq!(recorded, called_back);
     recorded
 }
 
@@ -48,7 +48,7 @@ fn rocm_memory_is_told_with_its_calls() {
             (FREE, "hsa_amd_memory_pool_free", "ptr"),
         ] {
             let calls: BTreeMap<u64, &str> = outcome
-                .told
+                .called_back
                 .values()
                 .filter(|call| call.name == function)
                 .map(|call| (call.correlation_id, &*call.arguments[argument]))
@@ -159,7 +159,7 @@ fn rocm_memory_that_is_given_back_alone() {
     let operation = FREE.to_string();
     let words = [("WATCH_KINDS", ALLOCATIONS), ("WATCH_OPERATION", &*operation)];
     let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
-    let [recorded, told] = &outcome.allocations;
-    assert!(!recorded.is_empty() && told.is_empty());
+    let [recorded, called_back] = &outcome.allocations;
+    assert!(!recorded.is_empty() && called_back.is_empty());
     assert!(recorded.iter().all(|one| one.operation == FREE), "{recorded:#?}");
 }

@@ -65,7 +65,7 @@ pub struct Id {
 
 /// A call that a callback was told of.
 #[derive(Debug)]
-pub struct Told {
+pub struct CalledBack {
     pub name: &'static str,
     pub correlation_id: u64,
     pub external_id: u64,
@@ -80,7 +80,7 @@ pub struct Told {
 /// A stream that a call makes (1), destroys (2) or uses (3): then it is told at the begin (1) and at the end (2), else once (0).
 #[cfg(feature = "v1")]
 #[derive(Debug)]
-pub struct StreamTold {
+pub struct StreamCallback {
     pub operation: u64,
     pub phase: u64,
     pub thread: u64,
@@ -134,10 +134,10 @@ pub struct Outcome {
     pub objects: BTreeMap<u64, (u64, bool)>,
     pub symbols: BTreeMap<u64, Symbol>,
     /// By what the tool keeps of it.
-    pub told: BTreeMap<u64, Told>,
+    pub called_back: BTreeMap<u64, CalledBack>,
     /// In the order in which they were told.
     #[cfg(feature = "v1")]
-    pub streams: Vec<StreamTold>,
+    pub streams: Vec<StreamCallback>,
     /// Arguments that records have, by name, by correlation id.
     #[cfg(feature = "v1")]
     pub recorded: BTreeMap<u64, BTreeMap<String, String>>,
@@ -161,7 +161,7 @@ pub struct Outcome {
     /// Kernels and copies that callbacks were told of when they were enqueued.
     pub enqueued: usize,
     /// Those of them of which callbacks were told by another thread, when they were done.
-    pub told_late: usize,
+    pub called_back_late: usize,
     /// Threads that the library was about to create, has created, and has.
     pub threads: [u64; 3],
     /// Tables that the tool got, as `rocprofiler_intercept_table_t` numbers them.
@@ -183,7 +183,7 @@ impl Outcome {
             let [kept, _, name, value] = numbers.splitn(4, ' ').collect::<Vec<_>>()[..] else {
                 panic!("{line}")
             };
-            let call = self.told.get_mut(&kept.parse().expect("a number")).expect("a call");
+            let call = self.called_back.get_mut(&kept.parse().expect("a number")).expect("a call");
             assert!(call.exits, "{line}");
             assert_eq!(call.arguments.insert(name.into(), value.into()), None, "{line}");
             return;
@@ -276,7 +276,7 @@ impl Outcome {
             }
             ("retired", _) => {}
             ("enter", &[kind, number, correlation_id, external_id, thread, kept, 0]) => {
-                let call = Told {
+                let call = CalledBack {
                     name: function(kind, number),
                     correlation_id,
                     external_id,
@@ -285,10 +285,10 @@ impl Outcome {
                     exits: false,
                     arguments: BTreeMap::new(),
                 };
-                assert!(self.told.insert(kept, call).is_none(), "{line}");
+                assert!(self.called_back.insert(kept, call).is_none(), "{line}");
             }
             ("exit", &[kind, number, correlation_id, external_id, thread, kept, result]) => {
-                let call = self.told.get_mut(&kept).unwrap_or_else(|| panic!("{line}"));
+                let call = self.called_back.get_mut(&kept).unwrap_or_else(|| panic!("{line}"));
                 assert_eq!(call.name, function(kind, number), "{line}");
                 let ids = (call.correlation_id, call.external_id, call.thread);
                 assert_eq!(ids, (correlation_id, external_id, thread), "{line}");
@@ -297,7 +297,7 @@ impl Outcome {
             }
             #[cfg(feature = "v1")]
             ("stream", &[operation, phase, thread, id, stream]) => {
-                self.streams.push(StreamTold { operation, phase, thread, id, stream });
+                self.streams.push(StreamCallback { operation, phase, thread, id, stream });
             }
             #[cfg(feature = "v1")]
             (
@@ -341,13 +341,13 @@ impl Outcome {
             #[cfg(feature = "v1")]
             ("runtime-record" | "runtime-told", &[runtime, version, instance]) => {
                 assert_eq!(instance, 0, "{line}");
-                let told = (word == "runtime-told", runtime);
-                assert_eq!(self.runtimes.insert(told, version), None, "{line}");
+                let key = (word == "runtime-told", runtime);
+                assert_eq!(self.runtimes.insert(key, version), None, "{line}");
             }
             ("dropped", &[count]) => self.dropped = count.max(self.dropped),
             ("enqueued", &[count, late]) => {
                 self.enqueued += count as usize;
-                self.told_late += late as usize;
+                self.called_back_late += late as usize;
             }
             ("threads", &[before, after, there]) => self.threads = [before, after, there],
             ("table", &[kind, _version]) => self.tables.push(kind),

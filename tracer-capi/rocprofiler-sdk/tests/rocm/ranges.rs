@@ -28,13 +28,13 @@ fn rocm_ranges_from_their_begin_to_their_end() {
         ] {
             assert_eq!(of(name).len() as u64, outcome.counts[function], "{function}");
         }
-        outcome.expect_all_told();
+        outcome.expect_callbacks_of_all();
         outcome.expect_retirements();
         // What they were begun with is told at their end, too.
         let messages: BTreeMap<u64, &str> = outcome
-            .told
+            .called_back
             .values()
-            .map(|told| (told.correlation_id, &*told.arguments["message"]))
+            .map(|call| (call.correlation_id, &*call.arguments["message"]))
             .collect();
         let mut pushed =
             ["inner 0", "inner 1", "outer 0", "outer 1"].map(|name| [name; 20]).concat();

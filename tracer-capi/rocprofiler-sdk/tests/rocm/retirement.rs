@@ -49,7 +49,7 @@ fn rocm_ids_of_calls_that_only_callbacks_are_told_of_are_retired() {
             for (program, arguments) in [("basic", &[][..]), ("copies", &["512"]), ("module", &[])]
             {
                 let outcome = scene.run(loader, program, arguments, &words);
-                assert!(outcome.told.len() > 10, "{:#?}", outcome.told);
+                assert!(outcome.called_back.len() > 10, "{:#?}", outcome.called_back);
                 outcome.expect_retirements();
                 assert_eq!((outcome.dropped, outcome.calls.len()), (0, 0));
             }
@@ -82,9 +82,9 @@ fn rocm_a_flush_has_the_retirements_of_what_was_enqueued() {
     let mut periods = scene.in_periods(command);
     for _ in 0..5 {
         periods.next(100);
-        let told = scene.written();
-        let count = |word| told.lines().filter(|line| line.starts_with(word)).count();
-        assert_eq!(count("kernel "), count("retired "), "{told}");
+        let written = scene.written();
+        let count = |word| written.lines().filter(|line| line.starts_with(word)).count();
+        assert_eq!(count("kernel "), count("retired "), "{written}");
     }
     periods.end();
     scene.outcome().expect_retirements();

@@ -100,7 +100,7 @@ impl Scene {
             "LD_PRELOAD" => command.env(loader, &self.tool),
             _ => command.env(loader, self.clients.library()).env("ROCP_TOOL_LIBRARIES", &self.tool),
         };
-        command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
+        command.env("WATCH_OUT", self.file("output")).env("EMUGPU_LOG", self.file("truth"));
         command.envs(clients::environment(self.inside.as_deref()));
         command
     }
@@ -181,15 +181,15 @@ impl Scene {
     }
 
     /// Where the tools of each process have written.
-    pub fn told(&self) -> Vec<PathBuf> {
+    pub fn outputs(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.clients.directory()).expect("a directory");
         let paths = files.map(|file| file.expect("a file").path());
-        paths.filter(|path| path.file_stem() == Some("told".as_ref())).collect()
+        paths.filter(|path| path.file_stem() == Some("output".as_ref())).collect()
     }
 
     /// What they have written until now.
     pub fn written(&self) -> String {
-        let texts = self.told().into_iter().map(std::fs::read_to_string);
+        let texts = self.outputs().into_iter().map(std::fs::read_to_string);
         texts.map(|text| text.expect("what was told")).collect()
     }
 
@@ -205,18 +205,18 @@ impl Scene {
 
     /// What the tool has written, in one process or in several, and the GPU has done.
     pub fn outcome(&self) -> Outcome {
-        let mut told = String::new();
-        for path in self.told() {
+        let mut written = String::new();
+        for path in self.outputs() {
             let text = std::fs::read_to_string(&path).expect("what was told");
             assert!(text.ends_with("end\n") && !text.contains("wrong: "), "{text}");
             std::fs::remove_file(path).expect("removed");
-            told += &text;
+            written += &text;
         }
         let did = self.file("truth");
         let truth = did.exists().then(|| truth::read(&did).expect("what the GPU did"));
         let _ = std::fs::remove_file(did);
         let mut outcome = Outcome { truth: truth.unwrap_or_default(), ..Outcome::default() };
-        told.lines().for_each(|line| outcome.take(line));
+        written.lines().for_each(|line| outcome.take(line));
         outcome
     }
 }

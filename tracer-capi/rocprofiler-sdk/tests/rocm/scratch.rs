@@ -17,23 +17,23 @@ pub const DISPATCHES: u64 = 7;
 const FIRST_ONCE: u64 = 5;
 
 /// Runtimes tell of it since ROCm 6.1: all but this machine's own. That of ROCm 5.7 in Debian is of 6.1.
-fn is_told() -> bool {
+fn is_reported() -> bool {
     std::env::var_os("ROCTAP_TEST_ROCM").is_some()
 }
 
 /// Every allocation is told once, by records and by callbacks, with the packet that it is for, and each that was for one
 /// dispatch is freed. Later runtimes tell also that they give what a queue has back, for more.
-pub fn expect_told(outcome: &Outcome) {
+pub fn expect_scratch(outcome: &Outcome) {
     assert_eq!(outcome.kernels.len() as u64, DISPATCHES + 1);
-    let [recorded, told] = &outcome.scratch;
-    if !is_told() {
-        assert!(recorded.is_empty() && told.is_empty(), "{:#?}", outcome.scratch);
+    let [recorded, called_back] = &outcome.scratch;
+    if !is_reported() {
+        assert!(recorded.is_empty() && called_back.is_empty(), "{:#?}", outcome.scratch);
         return;
     }
     let of = |all: &[Scratch], operation| -> Vec<Scratch> {
         all.iter().filter(|one| one.operation == operation).cloned().collect()
     };
-    let allocated = of(told, ALLOCATE);
+    let allocated = of(called_back, ALLOCATE);
     let packets: Vec<u64> = allocated.iter().map(|one| one.packet).collect();
     assert_eq!(packets, (1..DISPATCHES).collect::<Vec<_>>());
     for one in &allocated {
@@ -45,11 +45,13 @@ pub fn expect_told(outcome: &Outcome) {
     let main: Vec<u64> =
         allocated.iter().filter(|one| one.flags == 0).map(|one| one.bytes).collect();
     assert!(main.is_sorted_by(|one, next| one < next), "{main:?}");
-    let freed = of(told, FREE);
+    let freed = of(called_back, FREE);
     let of_one = freed.iter().filter(|one| one.flags == ONCE).count();
     assert_eq!(of_one as u64, DISPATCHES - FIRST_ONCE, "{freed:#?}");
     assert!(freed.iter().all(|one| one.flags <= ONCE && one.bytes == 0), "{freed:#?}");
-    for (kernel, one) in outcome.kernels.iter().flat_map(|k| told.iter().map(move |one| (k, one))) {
+    for (kernel, one) in
+        outcome.kernels.iter().flat_map(|k| called_back.iter().map(move |one| (k, one)))
+    {
         assert_eq!((one.agent, one.queue), (kernel.agent, kernel.queue));
         // By the runtime's own thread.
         assert!(one.thread != kernel.thread && one.correlation_id == 0, "{one:?}");
@@ -59,7 +61,7 @@ pub fn expect_told(outcome: &Outcome) {
         let bytes = if cfg!(feature = "v1") { one.bytes } else { 0 };
         Scratch { packet: 0, bytes, ..one.clone() }
     };
-    assert_eq!(*recorded, told.iter().map(known).collect::<Vec<_>>());
+    assert_eq!(*recorded, called_back.iter().map(known).collect::<Vec<_>>());
 }
 
 #[test]
@@ -69,6 +71,6 @@ fn rocm_scratch_memory_is_told() {
         let kinds = format!("{SCRATCH},{KERNELS}");
         let words = [("WATCH_KINDS", &*kinds), ("WATCH_CALLBACKS", SCRATCH_TOLD)];
         let outcome = scene.run(loader, "hsa_direct", &["m", &DISPATCHES.to_string()], &words);
-        expect_told(&outcome);
+        expect_scratch(&outcome);
     }
 }

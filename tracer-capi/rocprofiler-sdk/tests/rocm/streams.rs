@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::{HIP, KERNELS, RETIREMENTS, STREAMS};
-use crate::outcome::{Outcome, StreamTold};
+use crate::outcome::{Outcome, StreamCallback};
 use crate::scene::{LOADERS, scene};
 
 const CREATE: u64 = 1;
@@ -17,16 +17,16 @@ const EXIT: u64 = 2;
 fn uses(outcome: &Outcome) -> BTreeMap<u64, usize> {
     let mut open: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut uses = BTreeMap::new();
-    for told in outcome.streams.iter().filter(|told| told.operation == USE) {
-        let &StreamTold { thread, id, stream, .. } = told;
+    for callback in outcome.streams.iter().filter(|callback| callback.operation == USE) {
+        let &StreamCallback { thread, id, stream, .. } = callback;
         let open = open.entry(thread).or_default();
-        match told.phase {
+        match callback.phase {
             ENTER => open.push((id, stream)),
             EXIT => {
-                assert_eq!(open.pop(), Some((id, stream)), "{told:?}");
+                assert_eq!(open.pop(), Some((id, stream)), "{callback:?}");
                 *uses.entry(id).or_default() += 1;
             }
-            _ => panic!("{told:?}"),
+            _ => panic!("{callback:?}"),
         }
     }
     assert!(open.values().all(Vec::is_empty), "{open:?}");
@@ -35,8 +35,9 @@ fn uses(outcome: &Outcome) -> BTreeMap<u64, usize> {
 
 /// Ids of streams that were made, or destroyed.
 fn ids(outcome: &Outcome, operation: u64) -> BTreeSet<u64> {
-    let of: Vec<_> = outcome.streams.iter().filter(|told| told.operation == operation).collect();
-    let ids: BTreeSet<u64> = of.iter().map(|told| told.id).collect();
+    let of: Vec<_> =
+        outcome.streams.iter().filter(|callback| callback.operation == operation).collect();
+    let ids: BTreeSet<u64> = of.iter().map(|callback| callback.id).collect();
     assert_eq!(ids.len(), of.len(), "each once");
     ids
 }
@@ -89,10 +90,10 @@ fn rocm_streams_of_threads_are_told() {
         assert_eq!(own.len(), outcome.did("dispatch").len());
         assert!(!own.contains(&0));
         assert!(own.iter().all(|id| outcome.ids[id].retired_ns.is_some()));
-        assert_eq!(outcome.told.is_empty(), !has_calls);
+        assert_eq!(outcome.called_back.is_empty(), !has_calls);
         assert!(has_calls || outcome.ids.len() == own.len(), "nobody else has an id");
         if has_calls {
-            let calls = outcome.told.values().map(|told| told.correlation_id);
+            let calls = outcome.called_back.values().map(|callback| callback.correlation_id);
             let calls: BTreeSet<u64> = calls.collect();
             assert!(own.is_subset(&calls), "as where no stream is told");
         }

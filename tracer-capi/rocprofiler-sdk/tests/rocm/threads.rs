@@ -10,13 +10,13 @@ fn rocm_tools_are_told_of_every_thread() {
     let work = format!("{KERNELS},{COPIES}");
     let calls = format!("{HIP},{HSA},{RETIREMENTS}");
     for loader in LOADERS {
-        for (kinds, told, of_its_own) in
+        for (kinds, callbacks, of_its_own) in
             [(&*work, "", ""), (&calls, HIP, "1"), (&work, WORK_TOLD, "1"), (HIP, HSA, "")]
         {
             let words = [
                 ("WATCH_INTERNAL", "1"),
                 ("WATCH_KINDS", kinds),
-                ("WATCH_CALLBACKS", told),
+                ("WATCH_CALLBACKS", callbacks),
                 ("WATCH_THREAD", of_its_own),
             ];
             let words = words.into_iter().filter(|(_, value)| !value.is_empty());
@@ -24,7 +24,7 @@ fn rocm_tools_are_told_of_every_thread() {
             let [before, after, there] = outcome.threads;
             assert!(
                 before > 0 && [after, there] == [before; 2],
-                "{kinds} {told}: {:?}",
+                "{kinds} {callbacks}: {:?}",
                 [before, after, there]
             );
         }

@@ -17,7 +17,10 @@ fn rocm_callbacks_of_every_kernel_and_copy() {
             outcome.expect_retirements();
             assert_eq!(outcome.enqueued, outcome.kernels.len() + outcome.copies.len());
             // Threads that share a queue find each other's packets.
-            assert!(outcome.told_late == 0 || (program == "storm" && outcome.told_late < 100));
+            assert!(
+                outcome.called_back_late == 0
+                    || (program == "storm" && outcome.called_back_late < 100)
+            );
         }
     }
 }
@@ -30,7 +33,7 @@ fn rocm_callbacks_of_work_of_a_thread_that_ends() {
     command.env("WATCH_KINDS", RETIREMENTS).env("WATCH_CALLBACKS", KERNELS_TOLD);
     let outcome = scene.run_command(command);
     assert_eq!((outcome.kernels.len(), outcome.did("dispatch").len()), (2, 2));
-    assert_eq!((outcome.enqueued, outcome.told_late), (2, 1));
+    assert_eq!((outcome.enqueued, outcome.called_back_late), (2, 1));
     outcome.expect_retirements();
 }
 

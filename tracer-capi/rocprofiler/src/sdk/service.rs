@@ -90,7 +90,7 @@ impl Service {
 
     /// Whether a tool is told of events, and is not finalized.
     #[inline]
-    pub fn is_told(&self) -> bool {
+    pub fn has_callback(&self) -> bool {
         matches!(self.receiver, Receiver::Callback(..)) && !self.context.calls.are_over()
     }
 

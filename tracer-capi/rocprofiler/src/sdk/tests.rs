@@ -271,14 +271,14 @@ fn a_callback_waits_for_buffers_of_other_threads() {
         thread::sleep(Duration::from_millis(20));
         let _ = send.lock().expect("whole").send(headers.len());
     });
-    let (tell, told) = mpsc::channel();
+    let (tell, receive) = mpsc::channel();
     let (tell, deliveries) = (Mutex::new(tell), Mutex::new(deliveries));
     let flushing = with_thread(sdk, move |_| {
         let delivered = (slow.flush(None), deliveries.lock().expect("whole").try_recv());
         let _ = tell.lock().expect("whole").send(delivered);
     });
     assert!(slow.write(&[16, 1]) && flushing.write(&[16, 2]) && flushing.flush(None));
-    assert_eq!(told.try_recv(), Ok((true, Ok(1))));
+    assert_eq!(receive.try_recv(), Ok((true, Ok(1))));
 }
 
 /// Each of three callbacks flushes the next one's buffer: none waits for ever, and all is delivered.

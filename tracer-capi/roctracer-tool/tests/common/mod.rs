@@ -146,17 +146,17 @@ impl Outcome {
     }
 
     /// The numbers of lines that begin so, as programs tell of themselves: `count hipMalloc 4`.
-    pub fn told(&self, word: &str) -> BTreeMap<String, u64> {
-        let mut told = BTreeMap::new();
+    pub fn counts(&self, word: &str) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
         for line in self.said.lines() {
             if let [first, name, count] = line.split_whitespace().collect::<Vec<_>>()[..]
                 && first == word
             {
-                *told.entry(name.to_owned()).or_default() +=
+                *counts.entry(name.to_owned()).or_default() +=
                     count.parse::<u64>().expect("a number");
             }
         }
-        told
+        counts
     }
 
     /// How often each function was called, by a file of calls.

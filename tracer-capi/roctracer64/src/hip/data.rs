@@ -30,8 +30,8 @@ pub struct Argument {
 }
 
 /// The arguments of a function of the tables, of which HIP tells by another name; `None` if they are not known for sure.
-pub fn arguments(function: &str, told: &str) -> Option<Vec<Argument>> {
-    let fields = match fields(told, Release::Later) {
+pub fn arguments(function: &str, reported: &str) -> Option<Vec<Argument>> {
+    let fields = match fields(reported, Release::Later) {
         [] => fields(function, Release::Later),
         known => known,
     };
@@ -100,8 +100,8 @@ mod tests {
         let (mut functions, mut unknown) = (0, Vec::new());
         for name in SLOTS.iter().map(|slot| slot.name).filter(|name| !LEFT_OUT.contains(name)) {
             let plain = name.strip_suffix("_spt").unwrap_or(name);
-            let told = if name == "hipChooseDevice" { "hipChooseDeviceR0600" } else { plain };
-            let Some(all) = arguments(name, told) else {
+            let reported = if name == "hipChooseDevice" { "hipChooseDeviceR0600" } else { plain };
+            let Some(all) = arguments(name, reported) else {
                 unknown.push(name);
                 continue;
             };

@@ -43,7 +43,7 @@ impl Source for Calls {
 impl Client for Calls {
     type Begin = open::Begin;
 
-    const CALLS: OfThreads<OpenCall<open::Begin>> = open::TOLD;
+    const CALLS: OfThreads<OpenCall<open::Begin>> = open::REPORTED;
 
     fn is_reported_by_tables(op: u32) -> bool {
         tables::is_in_call(op)

@@ -11,13 +11,13 @@ use crate::table_calls::OpenCall;
 pub type Begin = Option<u64>;
 
 /// The calls that HIP reports.
-pub const TOLD: OfThreads<hip::OpenCall<Begin>> = calls_of_threads!(hip::OpenCall<Option<u64>>);
+pub const REPORTED: OfThreads<hip::OpenCall<Begin>> = calls_of_threads!(hip::OpenCall<Option<u64>>);
 /// The calls that pass through its tables.
 pub const IN_TABLES: OfThreads<OpenCall<Data>> = calls_of_threads!(OpenCall<Data>);
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
 pub fn innermost_id() -> u64 {
-    let told = TOLD.known().map_or(0, Calls::innermost_id);
+    let reported = REPORTED.known().map_or(0, Calls::innermost_id);
     // A thread's later calls have higher ids.
-    IN_TABLES.innermost_id().max(told)
+    IN_TABLES.innermost_id().max(reported)
 }

@@ -45,15 +45,16 @@ static WANTED: Operations<{ MOST_FUNCTIONS as usize }> = Operations::new();
 /// HIP is loaded, and has tables and ids for functions.
 pub fn know() {
     FUNCTIONS.get_or_init(|| {
-        let entry =
-            |(op, told): (u32, &'static str)| (in_tables(told.as_bytes()), (op as u16, told));
+        let entry = |(op, reported): (u32, &'static str)| {
+            (in_tables(reported.as_bytes()), (op as u16, reported))
+        };
         let by_name: HashMap<&[u8], (u16, &str)> = Functions::found().all().map(entry).collect();
         let function = |name: &str| {
             // HIP reports a function for the default streams of threads as the other one.
             let plain = name.strip_suffix("_spt").unwrap_or(name);
             let found = by_name.get(name.as_bytes()).or_else(|| by_name.get(plain.as_bytes()));
-            let function = found.and_then(|&(op, told)| {
-                let arguments = arguments(name, told)?;
+            let function = found.and_then(|&(op, reported)| {
+                let arguments = arguments(name, reported)?;
                 Some(Function { op: Some(op), arguments, uses_graphs: uses_graphs(name) })
             });
             function.unwrap_or_default()

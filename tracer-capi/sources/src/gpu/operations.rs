@@ -192,7 +192,7 @@ impl<C: Client> Operations<C> {
         {
             known.kernel = kernel_at(&self.kernels, address);
         }
-        let is_told_of = match known.enqueued.work {
+        let is_described = match known.enqueued.work {
             // A recording begins in a program that launches, or copies.
             Work::Kernel(_) => {
                 let agent = known.enqueued.agent;
@@ -203,7 +203,7 @@ impl<C: Client> Operations<C> {
             }
             Work::Barrier => true,
         };
-        if !is_caller_known || !(is_told_of || is_late) {
+        if !is_caller_known || !(is_described || is_late) {
             return None;
         }
         self.done.remove(&sequence);

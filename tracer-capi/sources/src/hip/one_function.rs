@@ -143,8 +143,8 @@ unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
     }
     let mut recorded = None;
     contained(|| recorded = C::begin(op));
-    let is_told = C::callback(op, recorded.as_ref()).is_some();
-    if recorded.is_none() && !is_told {
+    let has_callback = C::callback(op, recorded.as_ref()).is_some();
+    if recorded.is_none() && !has_callback {
         return NOT_TRACED;
     }
     let trace = trace.cast::<Trace<ARGUMENTS>>();
@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
         (&raw mut (*trace).phase).write(0);
         (&raw mut (*trace).phase_data).write(0);
         (&raw mut (*trace).phase_data_at).write(&raw mut (*trace).phase_data);
-        (&raw mut (*trace).enter).write(is_told.then_some(enter::<C, ARGUMENTS>));
+        (&raw mut (*trace).enter).write(has_callback.then_some(enter::<C, ARGUMENTS>));
         (&raw mut (*trace).exit).write(Some(exit::<C, ARGUMENTS>));
     }
     TRACED
@@ -184,11 +184,11 @@ unsafe extern "C-unwind" fn enter<C: Client, const ARGUMENTS: usize>(
     drop(inside);
     // Only who was told of the begin is told of the end.
     // SAFETY: HIP's frame.
-    unsafe { (&raw mut (*trace).exit).write(Some(exit_told::<C, ARGUMENTS>)) };
+    unsafe { (&raw mut (*trace).exit).write(Some(exit_with_callback::<C, ARGUMENTS>)) };
 }
 
 /// A call has ended of which the client was told; its callback is called.
-unsafe extern "C-unwind" fn exit_told<C: Client, const ARGUMENTS: usize>(
+unsafe extern "C-unwind" fn exit_with_callback<C: Client, const ARGUMENTS: usize>(
     op: u32,
     trace: *mut Trace<ARGUMENTS>,
 ) {

@@ -95,8 +95,8 @@ mod tests {
         };
         for op in [op::DISPATCH, op::COPY, op::BARRIER, 3, u32::MAX] {
             let records = events(made_up(Domain::HIP_OPS, op)).map(|event| of_work(&event, 7));
-            let told = records.map(|record| (record.op, record.bytes_or_name));
-            assert_eq!(told, [(op::COPY, 0xdead), (op::BARRIER, 0xdead), (op::DISPATCH, 7)]);
+            let given = records.map(|record| (record.op, record.bytes_or_name));
+            assert_eq!(given, [(op::COPY, 0xdead), (op::BARRIER, 0xdead), (op::DISPATCH, 7)]);
         }
         for domain in [Domain::HIP_API, Domain::EXT_API, Domain::ROCTX, Domain(99)] {
             for event in events(made_up(domain, op::DISPATCH)) {

@@ -40,8 +40,8 @@ fn process(first: u64, second: u64) -> Fake {
     Fake::new(&[(BIAS + POINTER, TABLE), (TABLE, first), (TABLE + 8, second)])
 }
 
-/// The library with `hsa_first` and `hsa_second`; `told` if its file says where its table leads.
-fn file(told: bool) -> (Binary, Vec<Function>) {
+/// The library with `hsa_first` and `hsa_second`; `is_redirected` if its file says where its table leads.
+fn file(is_redirected: bool) -> (Binary, Vec<Function>) {
     let parts = [
         Part::new(&stub(CODE, 0)),
         Part::new(&stub(CODE + 0x10, 1)),
@@ -49,7 +49,7 @@ fn file(told: bool) -> (Binary, Vec<Function>) {
         Part::framed(BODY, FRAME),
     ];
     let table = [(POINTER, INITIAL), (INITIAL, FIRST), (INITIAL + 8, SECOND)];
-    let (binary, mut functions) = binary_with(&parts, if told { &table } else { &[] });
+    let (binary, mut functions) = binary_with(&parts, if is_redirected { &table } else { &[] });
     functions.truncate(2);
     functions[0].name = "hsa_first".to_owned();
     functions[1].name = "hsa_second".to_owned();
@@ -57,8 +57,8 @@ fn file(told: bool) -> (Binary, Vec<Function>) {
 }
 
 /// Plans both functions in `process`.
-fn plan(process: &Fake, told: bool) -> Vec<FunctionPlan> {
-    let (binary, functions) = file(told);
+fn plan(process: &Fake, is_redirected: bool) -> Vec<FunctionPlan> {
+    let (binary, functions) = file(is_redirected);
     let planner = Planner::new(KernelVersion::new(6, 18));
     let mut plans = planner.plan_library(&binary, &functions, Some(process));
     plans.sort_by(|a, b| a.symbol.cmp(&b.symbol));

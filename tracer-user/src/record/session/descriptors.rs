@@ -13,7 +13,7 @@ const SPARE: usize = 16;
 /// Whether the user has been told that descriptors ran out.
 #[derive(Default)]
 pub struct Descriptors {
-    told: bool,
+    is_reported: bool,
 }
 
 impl Descriptors {
@@ -29,11 +29,11 @@ impl Descriptors {
             Some(Errno::MFILE) => getrlimit(Resource::Nofile).maximum,
             Some(Errno::NFILE) => None,
             _ => {
-                self.told = false;
+                self.is_reported = false;
                 return None;
             }
         };
-        let first = !std::mem::replace(&mut self.told, true);
+        let first = !std::mem::replace(&mut self.is_reported, true);
         let limit = limited.map_or_else(
             || "of the system (fs.file-max)".to_owned(),
             |limit| format!("of {limit} (`ulimit -Hn`)"),

@@ -159,8 +159,8 @@ impl Session {
         lives.sort_by_key(|life| life.time_ns);
         lives.iter().try_for_each(|life| self.life(life))?;
         // Once for all records of a process's linker: this looks at the mappings of the process as they are now.
-        for (pid, told) in loading {
-            self.libraries_changed(pid, &told);
+        for (pid, loads) in loading {
+            self.libraries_changed(pid, &loads);
         }
         Ok(())
     }

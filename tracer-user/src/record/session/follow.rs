@@ -263,7 +263,7 @@ impl Session {
             }
             let late = target.seen.map_or(SCAN_INTERVAL, |seen| seen.at.elapsed());
             let Some(libraries) = self.look_at_libraries(pid, pages) else { continue };
-            if self.is_to_be_told_of(pid, &libraries) {
+            if self.linker_will_report(pid, &libraries) {
                 continue;
             }
             if self.take_up(pid, libraries, Some(late)) {

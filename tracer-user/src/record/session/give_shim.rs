@@ -71,13 +71,13 @@ impl Session {
             match event {
                 Event::Handed(handover, answer) => {
                     let prepared = self.prepare(pid, handover);
-                    let told = prepared.map(|prepared| {
+                    let result = prepared.map(|prepared| {
                         // The shim may record, and its probe report its calls, before the shim has answered.
                         self.recorder.joiner.shim_ids(pid, prepared.connection.call_ids());
                         self.injections.prepared(pid, prepared);
                     });
                     // The thread waits for the answer.
-                    let _ = answer.send(told);
+                    let _ = answer.send(result);
                 }
                 Event::Done(done) => failures.extend(self.injected(pid, *done)?),
             }

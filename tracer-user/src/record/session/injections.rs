@@ -112,10 +112,10 @@ enum Message {
 impl MainThread {
     /// Has the main thread prepare the memory and the probe, and waits until that is done.
     pub fn prepare(&self, handover: Handover) -> anyhow::Result<()> {
-        let (answer, told) = mpsc::channel();
+        let (answer, result) = mpsc::channel();
         let over = || anyhow!("the recording has ended");
         self.0.send(Message::Handed(handover, answer)).map_err(|_| over())?;
-        told.recv().map_err(|_| over())?
+        result.recv().map_err(|_| over())?
     }
 }
 

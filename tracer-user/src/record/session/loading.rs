@@ -50,9 +50,9 @@ impl Session {
     }
 
     /// Process `pid` has mapped or unmapped libraries, and told so each time.
-    pub(super) fn libraries_changed(&mut self, pid: u32, told: &[LoadRecord]) {
+    pub(super) fn libraries_changed(&mut self, pid: u32, loads: &[LoadRecord]) {
         let (Some(target), [first, .., last] | [first @ last]) =
-            (self.processes.get_mut(pid), told)
+            (self.processes.get_mut(pid), loads)
         else {
             return;
         };
@@ -70,7 +70,7 @@ impl Session {
         let may_be_called = |library: &&Library| may_be_called(&subject, library);
         // Libraries that are mapped together are relocated one after the other, and called when all of them are.
         let in_time = pause.is_some()
-            && match told {
+            && match loads {
                 [_] => !new.iter().all(may_be_called),
                 _ => !new.iter().any(may_be_called),
             };
@@ -93,7 +93,7 @@ impl Session {
 
     /// Whether process `pid` maps a library that is to be probed, and its dynamic linker is about to report the
     /// library: the record is on its way. If the linker does not report it, the next look finds the same library.
-    pub(super) fn is_to_be_told_of(&mut self, pid: u32, libraries: &[Library]) -> bool {
+    pub(super) fn linker_will_report(&mut self, pid: u32, libraries: &[Library]) -> bool {
         let is_new = libraries.iter().any(|library| self.is_new(pid, library));
         let Some(target) = self.processes.get_mut(pid) else { return false };
         let waits = is_new && target.loader.is_some() && !target.waits_for_loader;

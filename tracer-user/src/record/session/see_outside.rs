@@ -79,7 +79,7 @@ impl Session {
 
     /// Whether the shim of process `pid` records its GPU work. If the process was to load the shim at start, this is
     /// decided at the first packet: the runtime loads its tools before it has a queue.
-    fn is_told_by_shim(&mut self, pid: u32) -> bool {
+    fn is_seen_by_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get_mut(pid) else { return false };
         if target.gpu_source != GpuSource::AtStart {
             return false;
@@ -168,7 +168,7 @@ impl Session {
 
     /// Takes a packet that its doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
-        if self.is_told_by_shim(packet.header.pid) {
+        if self.is_seen_by_shim(packet.header.pid) {
             return Ok(());
         }
         self.look_into(packet.header);
@@ -177,7 +177,7 @@ impl Session {
 
     /// Takes packets that another packet's doorbell announced.
     pub(super) fn take_batch(&mut self, batch: &BatchRecord) -> anyhow::Result<()> {
-        if self.is_told_by_shim(batch.header.pid) {
+        if self.is_seen_by_shim(batch.header.pid) {
             return Ok(());
         }
         self.look_into(batch.header);

@@ -49,7 +49,7 @@ pub struct Shims {
     /// How many programs that had a memory have ended.
     gone: u64,
     /// Whether the user was told that there cannot be another memory now.
-    told: bool,
+    is_reported: bool,
     /// No memory is offered any more.
     stopped: bool,
     backup: BackupReader,
@@ -95,7 +95,7 @@ impl Shims {
             made: Cell::new(0),
             full_ns: None,
             gone: 0,
-            told: false,
+            is_reported: false,
             stopped: false,
             backup,
         };
@@ -141,7 +141,7 @@ impl Shims {
                 }
             }
         }
-        self.told = false;
+        self.is_reported = false;
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Shims {
         });
         let gone = gone.collect();
         if let Err(error) = self.try_to_offer()
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.is_reported, true)
         {
             recorder.notice(&format!("fewer processes can have GPU times for now: {error:#}"));
         }
@@ -389,7 +389,7 @@ mod tests {
             made: Cell::new(0),
             full_ns: None,
             gone: 0,
-            told: false,
+            is_reported: false,
             stopped: false,
             backup: BackupReader::default(),
         };

@@ -222,8 +222,8 @@ proptest! {
         prop_assert_eq!(status.complete, same);
         prop_assert_eq!(reading.check(Path::new("t")).is_ok(), same);
         let missing = found.len() < 300;
-        let told = damage.is_some() || status.truncated_at.is_some() || status.end_clock.is_none();
-        prop_assert!(told || !missing, "{reading:?}");
+        let is_reported = damage.is_some() || status.truncated_at.is_some() || status.end_clock.is_none();
+        prop_assert!(is_reported || !missing, "{reading:?}");
         let mut end = 0;
         for (offset, bytes, _) in gaps(&reading) {
             prop_assert!(offset >= end && offset + bytes <= len);

@@ -85,7 +85,7 @@ fn text() -> impl Strategy<Value = String> {
     (unit, times).prop_map(|(unit, times)| unit.repeat(times))
 }
 
-fn told() -> impl Strategy<Value = Input> {
+fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         (0u16..9_000).prop_map(Input::Events),
         text().prop_map(Input::String),
@@ -106,7 +106,7 @@ proptest! {
 
     /// Whatever is written is read: all events, and all names, cut to their limits.
     #[test]
-    fn what_is_written_is_read(all in prop::collection::vec(told(), 0..10), many: u8) {
+    fn what_is_written_is_read(all in prop::collection::vec(input(), 0..10), many: u8) {
         let memory = Memory::new(usize::MAX);
         let mut writer = writer(&memory);
         let (mut events, mut expected) = (0, Tables::default());
@@ -117,8 +117,8 @@ proptest! {
             }
             id
         };
-        for told in &all {
-            match told {
+        for input in &all {
+            match input {
                 Input::Events(count) => for _ in 0..*count {
                     writer.push(event(events)).unwrap();
                     events += 1;
