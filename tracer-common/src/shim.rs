@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls, loss::ShimLoss, slots};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 11;
+pub const VERSION: u64 = 12;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -388,6 +388,8 @@ wire! {
         pub name_bytes: u32,
         /// Bytes of the name before these, in [`kind::NAME`] frames.
         pub name_before: u64,
+        /// Bytes from the descriptor to the begin of the code; 0 when unknown.
+        pub entry_offset: i64,
     }
 }
 
@@ -462,7 +464,7 @@ const _: () = {
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);
     assert!(size_of::<Link>() == 24);
-    assert!(size_of::<Symbol>() == 48);
+    assert!(size_of::<Symbol>() == 56);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 72);

@@ -203,14 +203,20 @@ fn tell(kernels: Vec<Kernel>, look: impl Fn() -> Life, between: &mut dyn FnMut()
             life = look();
         }
         let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
-        let registers = loader
-            .kernel_descriptor(record.kernel_object, life)
-            .map_or(Registers::default(), |d| Registers::of(&d, runtime::c_bytes(&target)));
-        record.vgpr_count = registers.vector;
-        record.accum_vgpr_count = registers.accumulation;
-        record.sgpr_count = registers.scalar;
+        if let Some(descriptor) = loader.kernel_descriptor(record.kernel_object, life) {
+            let registers = Registers::of(&descriptor, runtime::c_bytes(&target));
+            record.vgpr_count = registers.vector;
+            record.accum_vgpr_count = registers.accumulation;
+            record.sgpr_count = registers.scalar;
+            record.entry_offset = entry_offset(&descriptor);
+        }
         sink.symbol(record, &name);
     }
+}
+
+/// The begin of the code, behind the descriptor.
+fn entry_offset(descriptor: &[u32; 16]) -> i64 {
+    (u64::from(descriptor[4]) | u64::from(descriptor[5]) << 32).cast_signed()
 }
 
 /// Register counts, decoded from a kernel descriptor (code object v3 and later).
@@ -283,5 +289,14 @@ mod tests {
         assert_eq!(of("gfx1030", &words), (24, 0, 128));
         assert_eq!(of("gfx1030", &descriptor(0, 5, 1 << 10)), (48, 0, 128));
         assert_eq!(of("something", &words), (0, 0, 0));
+    }
+
+    #[test]
+    fn code_may_be_behind_its_descriptor_and_before_it() {
+        let mut words = descriptor(0, 0, 0);
+        words[4] = 0x1800;
+        assert_eq!(entry_offset(&words), 0x1800);
+        [words[4], words[5]] = [-64_i32 as u32, u32::MAX];
+        assert_eq!(entry_offset(&words), -64);
     }
 }

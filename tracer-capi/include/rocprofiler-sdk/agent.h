@@ -173,7 +173,7 @@ typedef struct rocprofiler_agent_v0_t {
 #if ROCPROFILER_SDK_INTERFACE >= 1
   /* Which runtimes have it: as if no variable hid GPUs from them. */
   rocprofiler_agent_runtime_visiblity_t runtime_visibility;
-  /* Of a GPU, and not known: zeros. */
+  /* Of a GPU: the number that the driver gives it for good, and zeros. */
   rocprofiler_uuid_t uuid;
 #else
   int32_t reserved_padding0;

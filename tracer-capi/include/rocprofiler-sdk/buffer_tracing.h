@@ -84,7 +84,6 @@ typedef struct {
   rocprofiler_agent_id_t src_agent_id;
   uint64_t bytes;
 #if ROCPROFILER_SDK_INTERFACE >= 1
-  /* Which are not told. */
   rocprofiler_address_t dst_address;
   rocprofiler_address_t src_address;
 #endif

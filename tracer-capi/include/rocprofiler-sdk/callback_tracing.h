@@ -113,7 +113,7 @@ typedef struct {
   uint32_t arch_vgpr_count;
   uint32_t accum_vgpr_count;
 #if ROCPROFILER_SDK_INTERFACE >= 1
-  /* Where its code begins, behind its descriptor, and the address, which are not told. */
+  /* Where its code begins, behind its descriptor, and the address; 0 if they are not known. */
   int64_t kernel_code_entry_byte_offset;
   rocprofiler_address_t kernel_address;
 #endif
@@ -140,7 +140,6 @@ typedef struct {
   rocprofiler_agent_id_t src_agent_id;
   uint64_t bytes;
 #if ROCPROFILER_SDK_INTERFACE >= 1
-  /* Which are not told. */
   rocprofiler_address_t dst_address;
   rocprofiler_address_t src_address;
 #endif

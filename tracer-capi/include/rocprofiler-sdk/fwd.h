@@ -403,7 +403,7 @@ typedef struct {
   /* Given by the program. */
   rocprofiler_user_data_t external;
 #if ROCPROFILER_SDK_INTERFACE >= 1
-  /* Of the call that it is made in, which is not told yet. */
+  /* That of the call that it is made in, if that is recorded, or else 0. */
   uint64_t ancestor;
 #endif
 } rocprofiler_correlation_id_t;

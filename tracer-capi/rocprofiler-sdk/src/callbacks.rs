@@ -41,11 +41,11 @@ type CallbackFunction = unsafe extern "C-unwind" fn(Record, *mut u64, *mut c_voi
 fn callback(context: u64, function: CallbackFunction, data: *mut c_void) -> Callback {
     let data = tools::Argument(data);
     Box::new(move |event: &Event, kept| {
-        let &Event { thread, correlation_id, external_id, kind, operation, phase, payload } = event;
+        let &Event { thread, ids, external_id, kind, operation, phase, payload } = event;
         let record = Record {
             context,
             thread,
-            correlation_id: records::ids(correlation_id, external_id),
+            correlation_id: records::correlation_id(ids, external_id),
             kind: callback_number(kind),
             operation,
             phase: phase as u32,

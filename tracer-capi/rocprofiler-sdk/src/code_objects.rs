@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use capi_sources::client_thread::InCallback;
 use capi_sources::code_objects::{self, CodeObject, IN_FILE, Symbol};
-use rocprofiler::callback::{Event, Phase};
+use rocprofiler::callback::{CorrelationIds, Event, Phase};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use rocprofiler::threads::CallbackThread;
@@ -77,13 +77,20 @@ struct KernelData {
     later: LaterKernelData,
 }
 
-/// Fields of later interfaces: the begin of the code, behind the descriptor, and its address, which tools are not told.
+/// Fields of later interfaces: the begin of the code, behind the descriptor, and its address; 0 if they are not known.
 #[cfg(feature = "v1")]
-#[derive(Default)]
 #[repr(C)]
 struct LaterKernelData {
     entry_offset: i64,
     entry: u64,
+}
+
+#[cfg(feature = "v1")]
+impl LaterKernelData {
+    fn of(descriptor: u64, entry_offset: i64) -> Self {
+        let entry = descriptor.wrapping_add_signed(entry_offset);
+        Self { entry_offset, entry: if entry_offset == 0 { 0 } else { entry } }
+    }
 }
 
 const _: () = assert!(size_of::<LoadData>() == 88);
@@ -263,7 +270,7 @@ impl Loaded {
             let own = kept.next().map_or(ptr::null_mut(), AtomicU64::as_ptr);
             let event = Event {
                 thread: own_ids().thread.into(),
-                correlation_id: 0,
+                ids: CorrelationIds::default(),
                 external_id: 0,
                 kind: KIND,
                 operation,
@@ -303,8 +310,8 @@ fn kernel_data(
     string: impl FnOnce(Vec<u8>) -> *const c_char,
 ) -> KernelData {
     let kernel = KERNELS.number(symbol.kernel_object, &symbol.name, timestamp_ns());
-    let registers = kernel.as_ref().and_then(|kernel| kernel.registers.get().copied());
-    let registers = registers.unwrap_or_default();
+    let descriptor = kernel.as_ref().and_then(|kernel| kernel.descriptor.get().copied());
+    let descriptor = descriptor.unwrap_or_default();
     KernelData {
         size: size_of::<KernelData>() as u64,
         kernel: kernel.map_or(0, |kernel| kernel.number),
@@ -315,11 +322,11 @@ fn kernel_data(
         kernarg_alignment: symbol.kernarg_alignment,
         group_bytes: symbol.group_bytes,
         private_bytes: symbol.private_bytes,
-        scalar_registers: registers.scalar,
-        vector_registers: registers.vector,
-        accumulation_registers: registers.accumulation,
+        scalar_registers: descriptor.scalar_registers,
+        vector_registers: descriptor.vector_registers,
+        accumulation_registers: descriptor.accumulation_registers,
         #[cfg(feature = "v1")]
-        later: LaterKernelData::default(),
+        later: LaterKernelData::of(symbol.kernel_object, descriptor.entry_offset),
     }
 }
 

@@ -17,12 +17,13 @@ enum Level {
     Info,
 }
 
-/// The level that the environment names, by a word or a number: 0 for errors, 1 for warnings, 2 or 3 for all. Warnings,
-/// where it names none.
+/// The level that the environment names, by a word or a number: 0 for errors, 1 for warnings, from 2 on for all.
+/// Warnings, where it names none.
 static MOST: LazyLock<Level> = LazyLock::new(|| {
-    match std::env::var("ROCPROFILER_LOG_LEVEL").unwrap_or_default().to_lowercase().as_str() {
-        "fatal" | "error" | "0" => Level::Error,
-        "info" | "trace" | "2" | "3" => Level::Info,
+    let named = std::env::var("ROCPROFILER_LOG_LEVEL").unwrap_or_default().to_lowercase();
+    match (named.as_str(), named.parse::<u32>()) {
+        ("fatal" | "error", _) | (_, Ok(0)) => Level::Error,
+        ("info" | "trace", _) | (_, Ok(2..)) => Level::Info,
         _ => Level::Warning,
     }
 });

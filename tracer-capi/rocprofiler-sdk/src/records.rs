@@ -1,5 +1,7 @@
 //! Records as the interface has them, in words of 8 bytes.
 
+use capi_sources::gpu::MemoryCopy;
+use rocprofiler::callback::CorrelationIds;
 use tracer_common::shim::Dispatch;
 
 use crate::layout::{COPY_ADDRESSES, HIP_CALL, ID_WORDS, SCRATCH_IDS_FIRST, SCRATCH_SIZE};
@@ -10,7 +12,7 @@ pub struct Common {
     /// `rocprofiler_buffer_tracing_kind_t`.
     pub kind: u32,
     pub operation: u32,
-    pub correlation_id: u64,
+    pub ids: CorrelationIds,
     /// The external id of the thread in the context.
     pub external_id: u64,
     /// ns of CLOCK_BOOTTIME.
@@ -29,11 +31,12 @@ const fn bytes<const WORDS: usize>() -> u64 {
     (WORDS * size_of::<u64>()) as u64
 }
 
-/// `rocprofiler_correlation_id_t`: the call around it is not given.
-pub fn ids(correlation_id: u64, external_id: u64) -> [u64; ID_WORDS] {
-    let mut ids = [0; ID_WORDS];
-    ids[..2].copy_from_slice(&[correlation_id, external_id]);
-    ids
+/// `rocprofiler_correlation_id_t`.
+pub fn correlation_id(ids: CorrelationIds, external_id: u64) -> [u64; ID_WORDS] {
+    let mut id = [0; ID_WORDS];
+    let words = [ids.internal, external_id, ids.ancestor];
+    id.iter_mut().zip(words).for_each(|(part, word)| *part = word);
+    id
 }
 
 /// Words of [`call`].
@@ -41,11 +44,11 @@ const CALL: usize = 5 + ID_WORDS;
 
 /// `rocprofiler_buffer_tracing_hip_api_record_t`, and those of HSA and roctx.
 pub fn call(common: &Common) -> [u64; CALL] {
-    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    let &Common { kind, operation, ids, external_id, begin_ns, end_ns, thread } = common;
     let mut record = [0; CALL];
     let (head, times) = record.split_at_mut(2 + ID_WORDS);
     head[..2].copy_from_slice(&[bytes::<CALL>(), pair(kind, operation)]);
-    head[2..].copy_from_slice(&ids(correlation_id, external_id));
+    head[2..].copy_from_slice(&correlation_id(ids, external_id));
     times.copy_from_slice(&[begin_ns, end_ns, thread.into()]);
     record
 }
@@ -74,11 +77,22 @@ pub fn call_of_hip(common: &Common, arguments_and_result: &HipWords) -> [u64; CA
 pub type Data = [u64; 19];
 
 /// `rocprofiler_callback_tracing_memory_copy_data_t`; begin and end are zeros until it is done.
-pub fn copy_data([begin_ns, end_ns]: [u64; 2], to: u64, from: u64, copied: u64) -> Data {
+/// `from` and `to` are the agents' ids.
+pub fn copy_data([begin_ns, end_ns]: [u64; 2], [from, to]: [u64; 2], copy: &MemoryCopy) -> Data {
     let mut data = [0; 19];
-    let known = [bytes::<{ 6 + COPY_ADDRESSES }>(), begin_ns, end_ns, to, from, copied];
-    data[..known.len()].copy_from_slice(&known);
+    let known = [bytes::<{ 6 + COPY_ADDRESSES }>(), begin_ns, end_ns, to, from, copy.bytes];
+    let (head, rest) = data.split_at_mut(known.len());
+    head.copy_from_slice(&known);
+    rest[..COPY_ADDRESSES].copy_from_slice(&addresses(copy));
     data
+}
+
+/// Destination and source of a copy, as far as the interface has them.
+fn addresses(copy: &MemoryCopy) -> [u64; COPY_ADDRESSES] {
+    let mut addresses = [0; COPY_ADDRESSES];
+    let words = [copy.to_address, copy.from_address];
+    addresses.iter_mut().zip(words).for_each(|(address, word)| *address = word);
+    addresses
 }
 
 /// `rocprofiler_callback_tracing_kernel_dispatch_data_t`, likewise.
@@ -92,22 +106,24 @@ pub fn kernel_data([begin_ns, end_ns]: [u64; 2], kernel: &Kernel, launch: &Launc
 /// Words of [`copy`].
 const COPY: usize = 10 + COPY_ADDRESSES;
 
-/// `rocprofiler_buffer_tracing_memory_copy_record_t`.
-pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; COPY] {
-    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+/// `rocprofiler_buffer_tracing_memory_copy_record_t`; `from` and `to` are the agents' ids.
+pub fn copy(common: &Common, [from, to]: [u64; 2], copy: &MemoryCopy) -> [u64; COPY] {
+    let &Common { kind, operation, ids, external_id, begin_ns, end_ns, thread } = common;
     let mut record = [0; COPY];
-    record[..10].copy_from_slice(&[
+    let (head, rest) = record.split_at_mut(10);
+    head.copy_from_slice(&[
         bytes::<COPY>(),
         pair(kind, operation),
-        correlation_id,
+        ids.internal,
         external_id,
         thread.into(),
         begin_ns,
         end_ns,
         to,
         from,
-        copied,
+        copy.bytes,
     ]);
+    rest.copy_from_slice(&addresses(copy));
     record
 }
 
@@ -122,11 +138,11 @@ const ALLOCATION: usize = 8 + ID_WORDS;
 
 /// `rocprofiler_buffer_tracing_memory_allocation_record_t`.
 pub fn allocation(common: &Common, agent: u64, address: u64, size: u64) -> [u64; ALLOCATION] {
-    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    let &Common { kind, operation, ids, external_id, begin_ns, end_ns, thread } = common;
     let mut record = [0; ALLOCATION];
     let (head, rest) = record.split_at_mut(2 + ID_WORDS);
     head[..2].copy_from_slice(&[bytes::<ALLOCATION>(), pair(kind, operation)]);
-    head[2..].copy_from_slice(&ids(correlation_id, external_id));
+    head[2..].copy_from_slice(&correlation_id(ids, external_id));
     rest.copy_from_slice(&[thread.into(), begin_ns, end_ns, agent, address, size]);
     record
 }
@@ -136,8 +152,8 @@ const SCRATCH: usize = 8 + ID_WORDS + SCRATCH_SIZE;
 
 /// `rocprofiler_buffer_tracing_scratch_memory_record_t`.
 pub fn scratch(common: &Common, agent: u64, queue: u64, flags: u32, size: u64) -> [u64; SCRATCH] {
-    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
-    let ids = ids(correlation_id, external_id);
+    let &Common { kind, operation, ids, external_id, begin_ns, end_ns, thread } = common;
+    let ids = correlation_id(ids, external_id);
     let place = [agent, queue, thread.into(), begin_ns, end_ns];
     let mut record = [0; SCRATCH];
     let (head, rest) = record.split_at_mut(2);
@@ -241,7 +257,7 @@ pub fn kernel(common: &Common, kernel: &Kernel, launch: &Launch) -> [u64; 23] {
     let known = [
         bytes::<23>(),
         pair(common.kind, common.operation),
-        common.correlation_id,
+        common.ids.internal,
         common.external_id,
         common.thread.into(),
         common.begin_ns,

@@ -11,6 +11,8 @@
 use std::ptr;
 use std::sync::Arc;
 
+use capi_sources::client_thread::next_id;
+use rocprofiler::callback::CorrelationIds;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use roctracer::timestamp_ns;
@@ -50,10 +52,12 @@ impl Drop for Retirement {
 pub struct Use(Vec<Arc<Retirement>>);
 
 impl Use {
-    /// The operation belongs to no call: nothing else uses the id.
-    pub fn alone(id: u64, services: Services) -> Self {
+    /// An operation that belongs to no call has an id of its own, which nothing else uses.
+    pub fn alone(services: Services) -> (CorrelationIds, Self) {
+        let id = next_id();
         let retirement = |service| Arc::new(Retirement { id, service });
-        Self(SDK.each(KIND, services).map(retirement).collect())
+        let id_use = Self(SDK.each(KIND, services).map(retirement).collect());
+        (CorrelationIds { internal: id, ancestor: 0 }, id_use)
     }
 
     /// The part of the use that belongs to one tool.

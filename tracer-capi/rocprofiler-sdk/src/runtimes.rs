@@ -5,7 +5,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capi_sources::client_thread::InCallback;
-use rocprofiler::callback::{Event, Phase};
+use rocprofiler::callback::{CorrelationIds, Event, Phase};
 use rocprofiler::kinds::Kind;
 use roctracer::thread::own_ids;
 use roctracer::timestamp_ns;
@@ -60,7 +60,7 @@ pub fn begins(initialization: Initialization) {
         let mut payload = Payload { size: size_of::<Payload>(), version, instance };
         let event = Event {
             thread: thread.into(),
-            correlation_id: 0,
+            ids: CorrelationIds::default(),
             external_id: 0,
             kind: KIND,
             operation,

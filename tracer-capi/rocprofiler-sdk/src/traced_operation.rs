@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use capi_sources::client_thread::InCallback;
 use rocprofiler::buffer::Buffer;
-use rocprofiler::callback::{Event, Phase, Request};
+use rocprofiler::callback::{CorrelationIds, Event, Phase, Request};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service, Services};
 use roctracer::thread::own_ids;
@@ -27,9 +27,8 @@ pub struct TracedOperation<P> {
     has_begun: Cell<bool>,
     payload: UnsafeCell<P>,
     externals: RefCell<Externals>,
-    /// Its correlation id, 0 for none.
-    pub id: u64,
-    /// It uses the id until it has ended.
+    pub ids: CorrelationIds,
+    /// It uses its id until it has ended.
     _id_use: Use,
 }
 
@@ -39,7 +38,7 @@ impl<P: Copy> TracedOperation<P> {
         (kind, operation): (Kind, u32),
         services: Services,
         payload: P,
-        (id, id_use): (u64, Use),
+        (ids, id_use): (CorrelationIds, Use),
     ) -> Self {
         let all = SDK.each(kind, services).filter(|service| service.has_callback());
         Self {
@@ -50,7 +49,7 @@ impl<P: Copy> TracedOperation<P> {
             has_begun: Cell::new(false),
             payload: UnsafeCell::new(payload),
             externals: RefCell::new(externals::own()),
-            id,
+            ids,
             _id_use: id_use,
         }
     }
@@ -59,9 +58,9 @@ impl<P: Copy> TracedOperation<P> {
     /// ours. Both may throw.
     pub fn begin(&self, at: usize) {
         if let Some(_inside) = InCallback::enter(at) {
-            let &Self { kind, operation, services, id: correlation_id, .. } = self;
+            let &Self { kind, operation, services, ids, .. } = self;
             let thread = own_ids().thread.into();
-            let request = Request { thread, kind, operation, correlation_id };
+            let request = Request { thread, kind, operation, correlation_id: ids.internal };
             let answers = SDK.ask(kind, services, &request);
             self.externals.replace(externals::own().with(&answers));
             self.tell(Phase::Enter);
@@ -82,7 +81,7 @@ impl<P: Copy> TracedOperation<P> {
     fn tell(&self, phase: Phase) {
         let event = Event {
             thread: own_ids().thread.into(),
-            correlation_id: self.id,
+            ids: self.ids,
             external_id: 0,
             kind: self.kind,
             operation: self.operation,
@@ -118,7 +117,7 @@ impl<P: Copy> TracedOperation<P> {
             let common = Common {
                 kind: number(self.kind),
                 operation: self.operation,
-                correlation_id: self.id,
+                ids: self.ids,
                 external_id: self.externals.borrow().of(service),
                 begin_ns,
                 end_ns,

@@ -220,7 +220,7 @@ fn a_forked_child_has_callback_threads_of_its_own() {
 }
 
 /// A record of a call of roctx: kind, operation, ids, thread and times.
-type Call = [u64; 7];
+type Call = [u64; 8];
 
 /// Runs the program that calls roctx with the tool that writes records down, which gets what these variables say.
 fn marks(
@@ -256,7 +256,7 @@ fn marks(
         let meant = words.filter_map(move |mut line| (line.next() == Some(word)).then_some(line));
         meant.map(|numbers| numbers.map(|n| n.parse().expect("a number")).collect::<Vec<u64>>())
     };
-    let calls = lines("call").map(|call| call.try_into().expect("seven")).collect();
+    let calls = lines("call").map(|call| call.try_into().expect("eight")).collect();
     (counts, calls, lines("retired").map(|retired| retired[0]).collect())
 }
 
@@ -270,24 +270,24 @@ fn every_call_of_roctx_is_recorded() {
     let clients = with_roctx();
     let (counts, calls, retired) = marks(&clients, &[("WATCH_KINDS", MARKS)]);
     let mut recorded = BTreeMap::<String, u64>::new();
-    for &[kind, number, _, external_id, thread, begin_ns, end_ns] in &calls {
+    for &[kind, number, _, ancestor, external_id, thread, begin_ns, end_ns] in &calls {
         let kinds = [Kind::MarkerCoreApi, Kind::MarkerControlApi, Kind::MarkerNameApi];
         let names = kinds[kind as usize - 7].operations().expect("functions");
         *recorded.entry(names[number as usize].to_str().expect("UTF-8").to_owned()).or_default() +=
             1;
-        assert!(external_id == 77 && thread > 0 && begin_ns <= end_ns);
+        assert!(ancestor == 0 && external_id == 77 && thread > 0 && begin_ns <= end_ns);
     }
     assert_eq!((recorded.len(), recorded), (12, counts));
     let ids: BTreeSet<u64> = calls.iter().map(|call| call[2]).collect();
     assert_eq!((ids.len(), retired.len()), (calls.len(), calls.len()));
     assert_eq!(ids, BTreeSet::from_iter(retired));
-    let threads: BTreeSet<u64> = calls.iter().map(|call| call[4]).collect();
+    let threads: BTreeSet<u64> = calls.iter().map(|call| call[5]).collect();
     assert_eq!(threads.len(), 2);
     // Those of a thread come one after the other.
     for thread in threads {
-        let mut own: Vec<&Call> = calls.iter().filter(|call| call[4] == thread).collect();
+        let mut own: Vec<&Call> = calls.iter().filter(|call| call[5] == thread).collect();
         own.sort_by_key(|call| call[2]);
-        assert!(own.windows(2).all(|two| two[0][6] <= two[1][5]));
+        assert!(own.windows(2).all(|two| two[0][7] <= two[1][6]));
     }
 }
 

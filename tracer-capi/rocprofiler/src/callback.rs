@@ -20,13 +20,22 @@ pub enum Phase {
     Exit = 2,
 }
 
+/// Correlation ids; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CorrelationIds {
+    /// Of a call, and of the work that it enqueues.
+    pub internal: u64,
+    /// Of the call that it is made in.
+    pub ancestor: u64,
+}
+
 /// The event of which a callback is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// The thread that does it.
     pub thread: u64,
-    /// The id of its call; 0 if it has none.
-    pub correlation_id: u64,
+    /// The ids of its call.
+    pub ids: CorrelationIds,
     /// That of the callback's context.
     pub external_id: u64,
     /// The kind of the event.

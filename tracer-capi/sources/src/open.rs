@@ -184,8 +184,17 @@ impl<T: Default> OfThreads<T> {
     /// The innermost call whose data `is_meant` holds for.
     pub fn innermost_of<'a>(&self, is_meant: impl Fn(&T) -> bool) -> Option<&'a mut Call<T>> {
         let here = 0u8;
+        self.innermost_around(ptr::from_ref(&here) as usize, is_meant)
+    }
+
+    /// The innermost of those around the frame at `at`, where no other call is inside of that.
+    pub fn innermost_around<'a>(
+        &self,
+        at: usize,
+        is_meant: impl Fn(&T) -> bool,
+    ) -> Option<&'a mut Call<T>> {
         let own = self.known()?;
-        own.leave_below(ptr::from_ref(&here) as usize);
+        own.leave_below(at);
         own.innermost_of(|call| is_meant(&call.kept))
     }
 

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "an export, and a function of a tool's")]
 
 mod topology;
+mod visibility;
 
 use core::ffi::{c_char, c_void};
 use std::ffi::CString;
@@ -18,6 +19,7 @@ use tracer_hooks::contained;
 use crate::answer;
 use crate::layout::agent_id;
 use topology::{NODES, Node, Properties};
+use visibility::Variables;
 
 /// `ROCPROFILER_AGENT_INFO_VERSION_0`.
 const VERSION_0: u32 = 1;
@@ -131,17 +133,16 @@ struct Agent {
     node_id: u32,
     logical_node_id: i32,
     logical_node_type_id: i32,
-    /// From the 1.0 interface on: bits for HSA, HIP, RCCL and rocDecode. Before, nothing.
+    /// From the 1.0 interface on: the runtimes that have it, [`TO_HSA`] and [`TO_HIP`]. Before, nothing.
     visibility: u32,
-    /// Which is not known.
+    /// A GPU's unique number, in its first bytes.
     #[cfg(feature = "v1")]
     uuid: [u8; 16],
 }
 
-/// The runtimes that have it, but for variables that hide GPUs from them: those of [`Agent::visibility`].
-const VISIBLE_GPU: u32 = 0b1111;
-/// HSA's alone.
-const VISIBLE_CPU: u32 = 1;
+/// The bit of the HSA runtime, and those of HIP and of what stands on HIP: RCCL and rocDecode.
+const TO_HSA: u32 = 0b0001;
+const TO_HIP: u32 = 0b1110;
 
 const _: () = assert!(size_of::<Cache>() == 40 && size_of::<IoLink>() == 48);
 const _: () = assert!(size_of::<MemBank>() == 24);
@@ -156,7 +157,8 @@ unsafe impl Send for Agent {}
 unsafe impl Sync for Agent {}
 
 /// All of them, read once.
-static AGENTS: LazyLock<Vec<Agent>> = LazyLock::new(|| all(Path::new(NODES), &cpus()));
+static AGENTS: LazyLock<Vec<Agent>> =
+    LazyLock::new(|| all(Path::new(NODES), &cpus(), &Variables::of_environment()));
 
 /// The description of a CPU by this machine: the number of one of its cores, model and family.
 struct Cpu {
@@ -179,10 +181,22 @@ fn cpus() -> Vec<Cpu> {
     text.split("\n\n").filter_map(core).collect()
 }
 
-fn all(nodes: &Path, cpus: &[Cpu]) -> Vec<Agent> {
+fn all(nodes: &Path, cpus: &[Cpu], variables: &Variables) -> Vec<Agent> {
     let mut counts = [0; 3];
     let nodes = topology::read(nodes);
-    nodes.into_iter().zip(0..).map(|(node, place)| agent(&node, place, cpus, &mut counts)).collect()
+    let mut agents: Vec<_> =
+        nodes.iter().zip(0..).map(|(node, place)| agent(node, place, cpus, &mut counts)).collect();
+    if cfg!(feature = "v1") {
+        let is_gpu = |(_, agent): &(&Node, &Agent)| agent.kind == GPU;
+        let gpus: Vec<_> = nodes.iter().zip(&agents).filter(is_gpu).map(|(node, _)| node).collect();
+        let [hsa, hip] = variables.visible(&gpus);
+        for agent in &mut agents {
+            let is_in = |all: &[u32]| agent.kind == CPU || all.contains(&agent.node_id);
+            let bit = |all: &[u32], bits| if is_in(all) { bits } else { 0 };
+            agent.visibility = bit(&hsa, TO_HSA) | bit(&hip, TO_HIP);
+        }
+    }
+    agents
 }
 
 /// An agent, which has the place `place` among all; `counts` are the numbers of agents of each type before it.
@@ -275,13 +289,9 @@ fn agent(node: &Node, place: i32, cpus: &[Cpu], counts: &mut [i32; 3]) -> Agent 
         node_id: node.number,
         logical_node_id: place,
         logical_node_type_id,
-        visibility: match (cfg!(feature = "v1"), is_gpu) {
-            (true, true) => VISIBLE_GPU,
-            (true, false) => VISIBLE_CPU,
-            (false, _) => 0,
-        },
+        visibility: 0,
         #[cfg(feature = "v1")]
-        uuid: [0; 16],
+        uuid: u128::from(if is_gpu { node.unique_id() } else { 0 }).to_le_bytes(),
     }
 }
 
@@ -431,7 +441,7 @@ mod tests {
         write(nodes, "2/caches/9/properties", "level 1\nsize 16\ntype 9\n");
         write(nodes, "2/io_links/0/properties", "type 2\nnode_from 2\nnode_to 0\nweight 20\n");
         let cpus = [Cpu { core: 8, model: "EPYC".to_owned(), family: 25 }];
-        let agents = all(nodes, &cpus);
+        let agents = all(nodes, &cpus, &Variables::default());
         let [cpu, gpu] = &agents[..] else { panic!("{}", agents.len()) };
         assert_eq!((cpu.kind, gpu.kind), (CPU, GPU));
         assert_eq!((cpu.node_id, cpu.logical_node_id, cpu.logical_node_type_id), (0, 0, 0));
@@ -457,6 +467,11 @@ mod tests {
             (68_702_699_520, 0),
             "too large for its field"
         );
+        #[cfg(feature = "v1")]
+        assert_eq!(
+            [(cpu.visibility, cpu.uuid), (gpu.visibility, gpu.uuid)],
+            [(0b1111, [0; 16]), (0b1111, u128::from(u64::MAX).to_le_bytes())]
+        );
         // SAFETY: it has two, and one.
         let (caches, link) = unsafe { (std::slice::from_raw_parts(gpu.caches, 2), &*gpu.io_links) };
         assert_eq!([caches[0].level, caches[1].level], [1, 2]);
@@ -465,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_driver_has_no_agents() {
-        assert!(all(Path::new("/nowhere"), &[]).is_empty());
+        assert!(all(Path::new("/nowhere"), &[], &Variables::default()).is_empty());
         assert_eq!(
             [gfx_name(100_302), gfx_name(90_402), gfx_name(120_001)],
             ["gfx1032", "gfx942", "gfx1201"]

@@ -42,6 +42,21 @@ pub struct Node {
     pub io_links: Vec<Properties>,
 }
 
+impl Node {
+    /// The number that the driver gives a GPU for good; 0 if it gives none.
+    pub fn unique_id(&self) -> u64 {
+        self.properties.get("unique_id")
+    }
+
+    /// A GPU of which no more is known.
+    #[cfg(test)]
+    pub fn gpu(number: u32, unique_id: u64) -> Self {
+        let properties = Properties(HashMap::from([("unique_id".to_owned(), unique_id)]));
+        let (mem_banks, caches, io_links) = Default::default();
+        Self { number, gpu_id: 0, name: String::new(), properties, mem_banks, caches, io_links }
+    }
+}
+
 /// The nodes that can be read, in the order of their numbers. None where there is no driver.
 pub fn read(nodes: &Path) -> Vec<Node> {
     let mut all: Vec<Node> =

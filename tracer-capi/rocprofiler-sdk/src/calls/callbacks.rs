@@ -5,7 +5,7 @@ use core::cell::{Cell, RefCell, UnsafeCell};
 use core::ffi::c_void;
 use std::rc::Rc;
 
-use rocprofiler::callback::{Event, Phase, Request};
+use rocprofiler::callback::{CorrelationIds, Event, Phase, Request};
 use rocprofiler::sdk::{Externals, Service, Services};
 use roctracer::timestamp_ns;
 
@@ -39,6 +39,8 @@ pub struct Callbacks {
     operation: Operation,
     /// The thread in which it began.
     thread: u64,
+    /// The id of the call that it is made in; 0 if there is none.
+    ancestor: u64,
     /// The services that are told, and the data that each of them keeps.
     subscribers: Vec<(&'static Service, UnsafeCell<u64>)>,
     /// The services that want the call recorded, or want to be told.
@@ -58,7 +60,7 @@ impl Callbacks {
         operation: Operation,
         services: Services,
         streams: Option<streams::StreamCallbacks>,
-        thread: u32,
+        (thread, ancestor): (u32, u64),
     ) -> Option<Rc<Self>> {
         let all = || SDK.each(operation.kind, services);
         let subscribers: Vec<_> = all()
@@ -75,6 +77,7 @@ impl Callbacks {
         Some(Rc::new(Self {
             operation,
             thread: thread.into(),
+            ancestor,
             subscribers,
             services,
             streams,
@@ -158,7 +161,7 @@ impl Callbacks {
     fn call(&self, phase: Phase, correlation_id: u64) {
         let event = Event {
             thread: self.thread,
-            correlation_id,
+            ids: CorrelationIds { internal: correlation_id, ancestor: self.ancestor },
             external_id: 0,
             kind: self.operation.kind,
             operation: self.operation.number,

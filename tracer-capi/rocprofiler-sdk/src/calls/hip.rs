@@ -4,6 +4,7 @@
 
 use core::array;
 use core::ffi::c_void;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -21,6 +22,7 @@ use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
 use super::{open, payload, streams};
+use crate::layout::ID_WORDS;
 use crate::{SDK, log};
 
 const KINDS: [Kind; 3] = [Kind::HipRuntimeApi, Kind::HipCompilerApi, Kind::HipStream];
@@ -46,7 +48,8 @@ impl Client for Calls {
         let streams = || {
             streams::StreamCallbacks::of(operation).filter(|streams| payload::has(op, streams.at()))
         };
-        Begun::new(operation, streams, timestamp_ns)
+        let here = 0_u8;
+        Begun::new(operation, ancestor(ptr::from_ref(&here).addr()), streams, timestamp_ns)
     }
 
     fn end(_op: u32, correlation_id: u64, mut begin: Begun) {
@@ -154,4 +157,14 @@ pub fn follow() {
 /// The innermost call that the thread is in, if it is in one: its id, and what is kept of it.
 pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
     hip::innermost::<Calls>()
+}
+
+/// The id of the innermost call that is recorded, of those that the calling thread is in around a frame of its: as HIP
+/// reports them, or through tables. 0 if there is none, or the interface does not tell of it.
+pub fn ancestor(at: usize) -> u64 {
+    if ID_WORDS < 3 {
+        return 0;
+    }
+    // Ids of a thread ascend.
+    innermost().map_or(0, |(id, _)| id).max(open::around(at))
 }

@@ -8,6 +8,7 @@ use roctracer::timestamp_ns;
 use tracer_hooks::contained;
 
 use super::callbacks::Callbacks;
+use super::hip;
 use super::operations::Operation;
 use super::payload::Payload;
 use super::record::Begun;
@@ -61,7 +62,8 @@ impl Open {
     pub fn begin(operation: Operation) -> Self {
         let mut open = Self { operation, begun: None };
         contained(|| {
-            let begun = Begun::new(operation, || None, timestamp_ns);
+            let ancestor = hip::ancestor(ptr::from_ref(&open).addr());
+            let begun = Begun::new(operation, ancestor, || None, timestamp_ns);
             open.begun = begun.map(|begun| (begun, next_id()));
         });
         open

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 
 use capi_sources::calls_of_threads;
-use capi_sources::client_thread::next_id;
 use capi_sources::hsa::agent_of_pool;
 use capi_sources::open::OfThreads;
+use rocprofiler::callback::CorrelationIds;
 use rocprofiler::kinds::Kind;
 use rocprofiler::threads::CallbackThread;
 use tracer_common::bpf::flag;
@@ -78,7 +78,12 @@ const THREADS: OfThreads<Option<Rc<TracedOperation<Payload>>>> =
 
 /// A call begins, whose frame is at `at`: tools are told, which may throw. `around` shares the id of the innermost call
 /// that is recorded.
-pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u64, Use)) {
+pub fn entered(
+    slot: usize,
+    call: &Call,
+    at: usize,
+    around: impl FnOnce() -> (CorrelationIds, Use),
+) {
     let Some((does, address)) = of(slot) else { return };
     if CallbackThread::is_any_current() || process::is_forked() {
         return;
@@ -87,15 +92,15 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
     if services.is_empty() {
         return;
     }
-    let (mut id, mut id_use) = around();
-    if id == 0 {
-        id = next_id();
-        id_use = Use::alone(id, retirement::wanting(KIND, services));
+    let (mut ids, mut id_use) = around();
+    if ids.internal == 0 {
+        (ids, id_use) = Use::alone(retirement::wanting(KIND, services));
     }
     let payload = Payload::new(does, &call.args, address);
     let traced =
-        Rc::new(TracedOperation::new((KIND, does as u32), services, payload, (id, id_use)));
-    if THREADS.begin(at, traced.id).map(|kept| *kept = Some(Rc::clone(&traced))).is_some() {
+        Rc::new(TracedOperation::new((KIND, does as u32), services, payload, (ids, id_use)));
+    if THREADS.begin(at, traced.ids.internal).map(|kept| *kept = Some(Rc::clone(&traced))).is_some()
+    {
         traced.begin(at);
     }
 }

@@ -23,6 +23,7 @@ mod streams;
 mod tables;
 
 use capi_sources::client_thread::InCallback;
+use rocprofiler::callback::CorrelationIds;
 use rocprofiler::kinds::Kind;
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread;
@@ -72,8 +73,8 @@ pub fn is_in_hsa() -> bool {
     open::is_in_hsa()
 }
 
-/// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of
-/// that; 0 if it is in none that is recorded.
-pub fn enqueue() -> (u64, Use) {
+/// The calling thread enqueues an operation of a GPU: the ids of the innermost call that it is in, and its use of the
+/// call's; none if it is in none that is recorded.
+pub fn enqueue() -> (CorrelationIds, Use) {
     record::share_innermost([hip::innermost(), open::innermost()])
 }

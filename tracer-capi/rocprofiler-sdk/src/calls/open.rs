@@ -25,8 +25,16 @@ fn is_in(kinds: &[Kind]) -> bool {
     THREADS.innermost_of(is_one).is_some()
 }
 
+fn is_traced(kept: &Option<Begun>) -> bool {
+    kept.as_ref().is_none_or(Begun::is_traced)
+}
+
 /// The innermost call that the thread is in, if it is in one that is traced: its id, and what is kept of it.
 pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
-    let is_traced = |kept: &Option<Begun>| kept.as_ref().is_none_or(Begun::is_traced);
     THREADS.innermost_of(is_traced).map(|call| (call.id, call.kept.as_mut()))
+}
+
+/// The id of the innermost around a frame of the thread's; 0 if there is none.
+pub fn around(at: usize) -> u64 {
+    THREADS.innermost_around(at, is_traced).map_or(0, |call| call.id)
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use rocprofiler::callback::CorrelationIds;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Services};
 use rocprofiler::threads::CallbackThread;
@@ -21,6 +22,8 @@ pub struct Begun {
     /// The services that want it.
     services: Services,
     externals: Externals,
+    /// The id of the call that it is made in; 0 if there is none.
+    ancestor: u64,
     /// The thread in which it began.
     thread: u32,
     /// The use of its correlation id; none if tools are told of its stream alone.
@@ -32,11 +35,12 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// A call of the calling thread begins. None: no service wants it, a tool makes it in the callback of a buffer, or
+    /// A call of the calling thread begins, in the call of the id `ancestor`. None: no service wants it, a tool makes it in the callback of a buffer, or
     /// a forked child does, where locks may be taken for ever.
     #[inline]
     pub fn new(
         operation: Operation,
+        ancestor: u64,
         streams: impl FnOnce() -> Option<streams::StreamCallbacks>,
         begin_ns: impl FnOnce() -> u64,
     ) -> Option<Self> {
@@ -50,11 +54,11 @@ impl Begun {
         }
         let ids = own_ids();
         let (externals, thread) = (externals::of(ids), ids.thread);
-        let callbacks = Callbacks::of(operation, services, streams, thread);
+        let callbacks = Callbacks::of(operation, services, streams, (thread, ancestor));
         let id_use = (!services.is_empty()).then(|| CallUse::begin(operation.kind, services));
         // Last: the work before is no part of the call.
         let begin_ns = begin_ns();
-        Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })
+        Some(Self { operation, services, externals, ancestor, thread, id_use, begin_ns, callbacks })
     }
 
     /// The kind of its function.
@@ -105,12 +109,12 @@ impl Begun {
 
     /// Writes the record for each service that wants one.
     fn write(&self, correlation_id: u64, times: Times, callbacks: Option<&Callbacks>) {
-        let &Self { operation, services, ref externals, thread, .. } = self;
+        let &Self { operation, services, ref externals, ancestor, thread, .. } = self;
         let Times { begin_ns, end_ns } = times;
         let common = Common {
             kind: number(operation.kind),
             operation: operation.number,
-            correlation_id,
+            ids: CorrelationIds { internal: correlation_id, ancestor },
             external_id: 0,
             begin_ns,
             end_ns,
@@ -133,12 +137,13 @@ impl Begun {
     }
 }
 
-/// The id of the innermost of these calls of the thread, and a use of it; 0 if there are none.
-pub fn share_innermost(calls: [Option<(u64, Option<&mut Begun>)>; 2]) -> (u64, Use) {
+/// The ids of the innermost of these calls of the thread, and a use of its id; none if there are none.
+pub fn share_innermost(calls: [Option<(u64, Option<&mut Begun>)>; 2]) -> (CorrelationIds, Use) {
     // Ids of a thread ascend.
     let innermost = calls.into_iter().flatten().max_by_key(|&(id, _)| id);
-    let share = |(id, call): (u64, Option<&mut Begun>)| {
-        (id, call.map(|call| call.share(id)).unwrap_or_default())
+    let Some((internal, call)) = innermost else { return <_>::default() };
+    let Some(call) = call else {
+        return (CorrelationIds { internal, ancestor: 0 }, Use::default());
     };
-    innermost.map(share).unwrap_or_default()
+    (CorrelationIds { internal, ancestor: call.ancestor }, call.share(internal))
 }

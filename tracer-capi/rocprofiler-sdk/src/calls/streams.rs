@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Once};
 
 use capi_common::{errno, memory};
 use rocprofiler::arguments::arguments;
-use rocprofiler::callback::{Event, Phase};
+use rocprofiler::callback::{CorrelationIds, Event, Phase};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service};
 use roctracer::thread::own_ids;
@@ -237,7 +237,7 @@ impl StreamCallbacks {
         unsafe { self.payload.get().write(payload) };
         let event = Event {
             thread: own_ids().thread.into(),
-            correlation_id: 0,
+            ids: CorrelationIds::default(),
             external_id: 0,
             kind: Kind::HipStream,
             operation: self.stream.does as u32,

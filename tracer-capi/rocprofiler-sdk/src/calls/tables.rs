@@ -74,9 +74,11 @@ impl CallSink for Calls {
         }
         let or = |detail| if is_needed(slot) { Detail::All } else { detail };
         let Some(of) = operation(slot) else { return or(Detail::Nothing) };
+        // Before the call is one of those that the thread is in.
+        let ancestor = hip::ancestor(at);
         call.correlation_id = next_id();
         let Some(kept) = THREADS.begin(at, call.correlation_id) else { return Detail::Nothing };
-        *kept = Begun::new(of, || streams::StreamCallbacks::of(of), || call.begin_ns);
+        *kept = Begun::new(of, ancestor, || streams::StreamCallbacks::of(of), || call.begin_ns);
         match kept {
             Some(Begun { callbacks: Some(_), .. }) => Detail::All,
             Some(_) => or(Detail::End),

@@ -16,7 +16,7 @@ pub const NO_CONTEXT: u64 = 0;
 /// Words of `rocprofiler_correlation_id_t`: an id of ours, one of the tool's, and that of the call around it, which is not
 /// told yet.
 pub const ID_WORDS: usize = 3;
-/// Words of addresses in records of copies, which are not told.
+/// Addresses in records of copies.
 pub const COPY_ADDRESSES: usize = 2;
 
 /// In records of scratch memory the ids come before where it is; and words of how much it is.

@@ -9,8 +9,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use capi_sources::client_thread::{InCallback, next_id};
-use rocprofiler::callback::{Event, Phase, Request};
+use capi_sources::client_thread::InCallback;
+use capi_sources::gpu::MemoryCopy;
+use rocprofiler::callback::{CorrelationIds, Event, Phase, Request};
 use rocprofiler::completions::Completions;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service, Services};
@@ -56,7 +57,7 @@ pub fn are_late() -> bool {
 #[derive(Clone, Copy)]
 pub enum Operation {
     Kernel { descriptor: u64, agent: u64, queue: u64, dispatch: u64, launch: Launch },
-    Copy { from: u64, to: u64, bytes: u64 },
+    Copy(MemoryCopy),
 }
 
 /// The callbacks of an operation.
@@ -69,7 +70,7 @@ pub struct Callbacks {
     asks: bool,
     /// Tools are told that it was enqueued only when it is done.
     is_late: AtomicBool,
-    correlation_id: u64,
+    ids: CorrelationIds,
     /// The use of the id by the operation's record, until that is written.
     record_use: Mutex<Use>,
     /// The thread that has enqueued it.
@@ -96,7 +97,7 @@ impl Operation {
     fn kind(&self) -> Kind {
         match self {
             Self::Kernel { .. } => Kind::KernelDispatch,
-            Self::Copy { .. } => Kind::MemoryCopy,
+            Self::Copy(_) => Kind::MemoryCopy,
         }
     }
 
@@ -105,7 +106,7 @@ impl Operation {
     fn kernel(&self) -> Option<u64> {
         match *self {
             Self::Kernel { descriptor, .. } => KERNELS.find(descriptor).map(|kernel| kernel.number),
-            Self::Copy { .. } => Some(0),
+            Self::Copy(_) => Some(0),
         }
     }
 
@@ -118,10 +119,10 @@ impl Operation {
                 let kernel = Kernel { agent, queue, kernel: kernel.unwrap_or(0), dispatch };
                 (ENQUEUE, records::kernel_data([0; 2], &kernel, &launch))
             }
-            Self::Copy { from, to, bytes } => {
-                let (from, to) = (device(from), device(to));
-                let data = records::copy_data([0; 2], agent_id(to.1), agent_id(from.1), bytes);
-                (copied(from.0, to.0), data)
+            Self::Copy(copy) => {
+                let devices @ [(from, _), (to, _)] = [copy.from, copy.to].map(device);
+                let agents = devices.map(|(_, node)| agent_id(node));
+                (copied(from, to), records::copy_data([0; 2], agents, &copy))
             }
         }
     }
@@ -138,10 +139,9 @@ impl Callbacks {
         if (with_callbacks.is_empty() && !asks) || is_in_callback() || calls_nobody() {
             return None;
         }
-        let (mut correlation_id, mut id_use) = calls::enqueue();
-        if correlation_id == 0 {
-            correlation_id = next_id();
-            id_use = Use::alone(correlation_id, retirement::wanting(kind, services));
+        let (mut ids, mut id_use) = calls::enqueue();
+        if ids.internal == 0 {
+            (ids, id_use) = Use::alone(retirement::wanting(kind, services));
         }
         let callbacks = Arc::new(Self {
             operation,
@@ -149,7 +149,7 @@ impl Callbacks {
             services,
             asks,
             is_late: AtomicBool::new(false),
-            correlation_id,
+            ids,
             record_use: Mutex::new(id_use),
             thread: own_ids().thread,
             externals: OnceLock::new(),
@@ -175,7 +175,7 @@ impl Callbacks {
             services,
             asks: false,
             is_late: AtomicBool::new(true),
-            correlation_id: caller.correlation_id,
+            ids: caller.ids,
             record_use: Mutex::default(),
             thread: caller.thread,
             externals: caller.externals.clone().into(),
@@ -184,9 +184,9 @@ impl Callbacks {
         (!services.is_empty()).then(|| Arc::new(callbacks()))
     }
 
-    /// The correlation id that tools are told, and its use by the record.
-    pub fn id(&self) -> (u64, Use) {
-        (self.correlation_id, take(&self.record_use))
+    /// The correlation ids that tools are told, and the use of its own by the record.
+    pub fn ids(&self) -> (CorrelationIds, Use) {
+        (self.ids, take(&self.record_use))
     }
 
     /// Whether tools have yet to be asked for the external ids of its record.
@@ -251,10 +251,14 @@ impl Callbacks {
                 .filter(means)
                 .for_each(|subscriber| self.tell(subscriber, phase, operation, externals, data));
         };
-        let &Self { thread, correlation_id, services, .. } = self;
+        let &Self { thread, ids, services, .. } = self;
         let kind = self.operation.kind();
-        let request =
-            Request { thread: thread.into(), kind, operation: operation as u32, correlation_id };
+        let request = Request {
+            thread: thread.into(),
+            kind,
+            operation: operation as u32,
+            correlation_id: ids.internal,
+        };
         let answers = SDK.ask(kind, services, &request);
         tell(Phase::Enter, &externals::own().with(&answers));
         let externals = self.externals.get_or_init(|| externals::own().with(&answers));
@@ -301,7 +305,7 @@ impl Callbacks {
     ) {
         let event = Event {
             thread: self.thread.into(),
-            correlation_id: self.correlation_id,
+            ids: self.ids,
             external_id: externals.of(subscriber.service),
             kind: self.operation.kind(),
             operation: operation as u32,

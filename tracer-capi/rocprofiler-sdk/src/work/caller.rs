@@ -1,5 +1,6 @@
 //! The thread that enqueues an operation.
 
+use rocprofiler::callback::CorrelationIds;
 use rocprofiler::sdk::Externals;
 
 use crate::retirement::Use;
@@ -7,8 +8,8 @@ use crate::retirement::Use;
 /// The thread that enqueues an operation.
 #[derive(Default)]
 pub struct Caller {
-    /// The id of the innermost call that it is in; 0 if it is in none.
-    pub correlation_id: u64,
+    /// The ids of the innermost call that it is in.
+    pub ids: CorrelationIds,
     pub id_use: Use,
     pub thread: u32,
     pub externals: Externals,

@@ -10,7 +10,6 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use capi_sources::client_thread::next_id;
 use capi_sources::gpu::{Agents, Client, CompletedWork, Gpu, Work, Writing};
 use rocprofiler::buffer::Buffer;
 use rocprofiler::kinds::Kind;
@@ -155,8 +154,7 @@ impl Client for Buffers {
             return None;
         }
         let retirements = retirement::wanting(kind, services);
-        let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
-        let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
+        let callbacks = Callbacks::begin(Operation::Copy(record.into()), services);
         let launch = Launch::default();
         let (dispatch, is_late) = (0, callbacks.is_none() && callbacks::are_late());
         Some(OperationData { services, retirements, launch, dispatch, callbacks, is_late })
@@ -167,8 +165,8 @@ impl Client for Buffers {
     }
 
     fn caller(&self) -> Caller {
-        let (correlation_id, id_use) = calls::enqueue();
-        Caller { correlation_id, id_use, thread: own_ids().thread, externals: externals::own() }
+        let (ids, id_use) = calls::enqueue();
+        Caller { ids, id_use, thread: own_ids().thread, externals: externals::own() }
     }
 
     fn has_enqueued(&self) {
@@ -193,12 +191,10 @@ impl Client for Buffers {
             return Some(((kind, meant), done));
         }
         let caller = done.caller.get_or_insert_default();
-        let known = done.kept.callbacks.as_ref().map(|callbacks| callbacks.id());
-        if caller.correlation_id == 0 {
-            (caller.correlation_id, caller.id_use) = known.unwrap_or_else(|| {
-                let id = next_id();
-                (id, Use::alone(id, done.kept.retirements))
-            });
+        let known = done.kept.callbacks.as_ref().map(|callbacks| callbacks.ids());
+        if caller.ids.internal == 0 {
+            (caller.ids, caller.id_use) =
+                known.unwrap_or_else(|| Use::alone(done.kept.retirements));
         }
         if is_late && done.kept.callbacks.is_none() {
             let enqueued = enqueued(&done.work, done.agent, done.queue_id, &done.kept)?;
@@ -208,7 +204,7 @@ impl Client for Buffers {
         let common = Common {
             kind: number(kind),
             operation: operation as u32,
-            correlation_id: caller.correlation_id,
+            ids: caller.ids,
             external_id: 0,
             begin_ns: done.begin_ns,
             end_ns: done.end_ns,
@@ -225,16 +221,17 @@ impl Client for Buffers {
             dispatch: done.kept.dispatch,
         };
         let offer = |service: &Service, buffer: &'static Buffer| match done.work {
-            Work::Copy { bytes, from, to } => {
-                buffer.offer(&records::copy(&of(service), agent(to), agent(from), bytes))
+            Work::Copy(copy) => {
+                let agents = [copy.from, copy.to].map(agent);
+                buffer.offer(&records::copy(&of(service), agents, &copy))
             }
             _ => buffer.offer(&records::kernel(&of(service), &kernel, launch)),
         };
         let data = || {
             let times = [done.begin_ns, done.end_ns];
             let data = match done.work {
-                Work::Copy { bytes, from, to } => {
-                    records::copy_data(times, agent(to), agent(from), bytes)
+                Work::Copy(copy) => {
+                    records::copy_data(times, [copy.from, copy.to].map(agent), &copy)
                 }
                 _ => records::kernel_data(times, &kernel, launch),
             };
@@ -258,7 +255,7 @@ impl Client for Buffers {
     fn lost(&self, done: CompletedWork<Self>) {
         let kind = match done.work {
             Work::Kernel(_) => Kind::KernelDispatch,
-            Work::Copy { .. } => Kind::MemoryCopy,
+            Work::Copy(_) => Kind::MemoryCopy,
             Work::Barrier => return,
         };
         for service in SDK.each(kind, done.kept.services) {
@@ -277,7 +274,7 @@ fn enqueued(work: &Work, agent: u64, queue: u64, kept: &OperationData) -> Option
         Work::Kernel(descriptor) => {
             Some(Operation::Kernel { descriptor, agent, queue, dispatch, launch })
         }
-        Work::Copy { bytes, from, to } => Some(Operation::Copy { from, to, bytes }),
+        Work::Copy(copy) => Some(Operation::Copy(copy)),
         Work::Barrier => None,
     }
 }
@@ -286,9 +283,9 @@ fn enqueued(work: &Work, agent: u64, queue: u64, kept: &OperationData) -> Option
 fn what(work: &Work, agents: &Agents) -> Option<(Kind, usize)> {
     match *work {
         Work::Kernel(_) => Some((Kind::KernelDispatch, COMPLETE)),
-        Work::Copy { from, to, .. } => {
+        Work::Copy(copy) => {
             let is_gpu = |handle| agents.gpu(handle).is_some();
-            Some((Kind::MemoryCopy, copied(is_gpu(from), is_gpu(to))))
+            Some((Kind::MemoryCopy, copied(is_gpu(copy.from), is_gpu(copy.to))))
         }
         Work::Barrier => None,
     }

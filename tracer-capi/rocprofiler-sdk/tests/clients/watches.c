@@ -43,10 +43,21 @@ static useconds_t slow_us;
 static rocprofiler_context_id_t context = {0};
 static rocprofiler_buffer_id_t buffer = {0};
 
+// The id of the call around one.
+static uint64_t ancestor(const rocprofiler_correlation_id_t* id) {
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  return id->ancestor;
+#else
+  (void)id;
+  return 0;
+#endif
+}
+
 static void call(const rocprofiler_buffer_tracing_hip_api_record_t* record) {
   CHECK(record->size == sizeof *record);
-  fprintf(out, "call %u %d %lu %lu %lu %lu %lu\n", record->kind, (int)record->operation, record->correlation_id.internal,
-          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp);
+  fprintf(out, "call %u %d %lu %lu %lu %lu %lu %lu\n", record->kind, (int)record->operation,
+          record->correlation_id.internal, ancestor(&record->correlation_id), record->correlation_id.external.value,
+          record->thread_id, record->start_timestamp, record->end_timestamp);
 }
 
 #if ROCPROFILER_SDK_INTERFACE >= 1
@@ -93,8 +104,13 @@ static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* re
 
 static void copied(uint64_t id, rocprofiler_user_data_t external, rocprofiler_thread_id_t thread, int operation,
                    const rocprofiler_callback_tracing_memory_copy_data_t* copy) {
-  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", id, external.value, thread, copy->start_timestamp,
-          copy->end_timestamp, operation, copy->dst_agent_id.handle, copy->src_agent_id.handle, copy->bytes);
+  uint64_t to = 0, from = 0;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  to = copy->dst_address.value;
+  from = copy->src_address.value;
+#endif
+  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu %lu %lu\n", id, external.value, thread, copy->start_timestamp,
+          copy->end_timestamp, operation, copy->dst_agent_id.handle, copy->src_agent_id.handle, copy->bytes, to, from);
 }
 
 static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) {
@@ -105,6 +121,10 @@ static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) 
   copy.dst_agent_id = record->dst_agent_id;
   copy.src_agent_id = record->src_agent_id;
   copy.bytes = record->bytes;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  copy.dst_address = record->dst_address;
+  copy.src_address = record->src_address;
+#endif
   copied(record->correlation_id.internal, record->correlation_id.external, record->thread_id, (int)record->operation, &copy);
 }
 
@@ -148,6 +168,15 @@ static void loads(const rocprofiler_callback_tracing_record_t* record, rocprofil
     CHECK(kernel->size == sizeof *kernel && kernel->kernel_object != 0 && kernel->kernel_id != 0);
     if (enters) kept->value = kernel->kernel_id;
     CHECK(kept->value == kernel->kernel_id);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+    // The memory of the emulated GPU is the host's.
+    int64_t entry = 0;
+    if (enters) memcpy(&entry, (const char*)kernel->kernel_object + 16, sizeof entry);
+    const int is_known = kernel->kernel_code_entry_byte_offset != 0;
+    CHECK(!enters || kernel->kernel_code_entry_byte_offset == entry || (!is_known && kernel->arch_vgpr_count == 0));
+    CHECK(kernel->kernel_address.value ==
+          (is_known ? kernel->kernel_object + (uint64_t)kernel->kernel_code_entry_byte_offset : 0));
+#endif
     fprintf(out, "%s-kernel %lu %lu %u %u %s\n", word, kernel->kernel_id, kernel->code_object_id,
             kernel->arch_vgpr_count, kernel->kernarg_segment_alignment, kernel->kernel_name);
   }
@@ -385,8 +414,9 @@ static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_u
     const rocprofiler_callback_tracing_hip_api_data_t* call = record.payload;
     CHECK(call->size == sizeof *call);
   }
-  fprintf(out, "%s %u %d %lu %lu %lu %lu %lu\n", enters ? "enter" : "exit", record.kind, (int)record.operation,
-          record.correlation_id.internal, record.correlation_id.external.value, record.thread_id, kept->value, result);
+  fprintf(out, "%s %u %d %lu %lu %lu %lu %lu %lu\n", enters ? "enter" : "exit", record.kind, (int)record.operation,
+          record.correlation_id.internal, ancestor(&record.correlation_id), record.correlation_id.external.value,
+          record.thread_id, kept->value, result);
   void* both[2] = {&record, kept};
   if (!enters) DONE(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, both));
   if (getenv("WATCH_CALLS")) calls_hip();

@@ -136,6 +136,7 @@ impl Outcome {
                 called_back.get(&call.correlation_id).unwrap_or_else(|| panic!("{call:?}"));
             let of_callback = (called.name, called.external_id, called.thread, called.exits);
             assert_eq!(of_callback, (call.name, call.external_id, call.thread, true), "{call:?}");
+            assert_eq!(called.ancestor, call.ancestor, "{call:?}");
         }
     }
 
@@ -167,6 +168,8 @@ impl Outcome {
             {
                 assert!(outer.thread != call.thread || outer.begin_ns <= call.begin_ns);
             }
+            let around = open.last().map_or(0, |outer| outer.correlation_id);
+            assert_eq!(call.ancestor, if cfg!(feature = "v1") { around } else { 0 }, "{call:?}");
             if let Some(outer) = open.last() {
                 let is_inside = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
                 assert!(is_inside, "{call:?}: {outer:?}");

@@ -32,6 +32,8 @@ pub const STREAMS: &str = "20";
 /// Kinds of functions of HIP, of HSA, and of roctx.
 pub const HIP: &str = "5,6";
 pub const HSA: &str = "1,2,3";
+/// The second of those of HSA: `hsa_amd_…`.
+pub const EXTENSIONS: &str = "2";
 pub const ROCTX: &str = "7,8,9";
 
 /// `ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API`, and the same of callbacks.

@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use capi_build::clients::succeed;
 use capi_build::layouts::Language;
 
-use crate::kinds::{ALLOCATIONS, HIP, KERNELS, RETIREMENTS};
+use crate::kinds::{ALLOCATIONS, EXTENSIONS, HIP, KERNELS, RETIREMENTS};
 use crate::outcome::{Allocation, Outcome};
 use crate::scene::{LOADERS, scene};
 
 const ALLOCATE: u64 = 1;
 const FREE: u64 = 3;
-/// `ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API`.
-const EXTENSIONS: &str = "2";
 /// `ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API`.
 const CORE: &str = "1";
 /// `ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_ALLOCATION`.

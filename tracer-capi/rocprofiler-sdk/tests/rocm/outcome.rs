@@ -14,6 +14,8 @@ pub const FIRST_AGENT: u64 = 0x4_0000;
 pub struct Call {
     pub name: &'static str,
     pub correlation_id: u64,
+    /// The id of the call around it.
+    pub ancestor: u64,
     pub external_id: u64,
     pub thread: u64,
     pub begin_ns: u64,
@@ -50,6 +52,8 @@ pub struct Copy {
     pub to: u64,
     pub from: u64,
     pub bytes: u64,
+    pub to_address: u64,
+    pub from_address: u64,
 }
 
 /// What was told of a correlation id.
@@ -68,6 +72,7 @@ pub struct Id {
 pub struct CalledBack {
     pub name: &'static str,
     pub correlation_id: u64,
+    pub ancestor: u64,
     pub external_id: u64,
     pub thread: u64,
     /// That of HSA's functions.
@@ -247,6 +252,8 @@ impl Outcome {
                     to,
                     from,
                     bytes,
+                    to_address,
+                    from_address,
                 ],
             ) => {
                 self.copies.push(Copy {
@@ -259,15 +266,19 @@ impl Outcome {
                     to,
                     from,
                     bytes,
+                    to_address,
+                    from_address,
                 });
             }
             ("call", &[kind, number, ref ids @ ..]) => {
-                let [correlation_id, external_id, thread, begin_ns, end_ns] = ids[..] else {
+                let [correlation_id, ancestor, external_id, thread, begin_ns, end_ns] = ids[..]
+                else {
                     panic!("{line}")
                 };
                 self.calls.push(Call {
                     name: function(kind, number),
                     correlation_id,
+                    ancestor,
                     external_id,
                     thread,
                     begin_ns,
@@ -275,10 +286,11 @@ impl Outcome {
                 });
             }
             ("retired", _) => {}
-            ("enter", &[kind, number, correlation_id, external_id, thread, kept, 0]) => {
+            ("enter", &[kind, number, correlation_id, ancestor, external_id, thread, kept, 0]) => {
                 let call = CalledBack {
                     name: function(kind, number),
                     correlation_id,
+                    ancestor,
                     external_id,
                     thread,
                     result: 0,
@@ -287,11 +299,14 @@ impl Outcome {
                 };
                 assert!(self.called_back.insert(kept, call).is_none(), "{line}");
             }
-            ("exit", &[kind, number, correlation_id, external_id, thread, kept, result]) => {
+            (
+                "exit",
+                &[kind, number, correlation_id, ancestor, external_id, thread, kept, result],
+            ) => {
                 let call = self.called_back.get_mut(&kept).unwrap_or_else(|| panic!("{line}"));
                 assert_eq!(call.name, function(kind, number), "{line}");
-                let ids = (call.correlation_id, call.external_id, call.thread);
-                assert_eq!(ids, (correlation_id, external_id, thread), "{line}");
+                let ids = [call.correlation_id, call.ancestor, call.external_id, call.thread];
+                assert_eq!(ids, [correlation_id, ancestor, external_id, thread], "{line}");
                 assert!(!std::mem::replace(&mut call.exits, true), "{line}");
                 call.result = result;
             }
@@ -362,7 +377,7 @@ impl Outcome {
     fn note_id(&mut self, word: &str, numbers: &[u64]) {
         let (id, end_ns) = match (word, numbers) {
             ("kernel" | "copy", &[id, _, _, _, end_ns, ..]) => (id, end_ns),
-            ("call", &[_, _, id, _, _, _, end_ns]) => (id, end_ns),
+            ("call", &[_, _, id, .., end_ns]) => (id, end_ns),
             ("allocation-record", &[_, id, _, _, _, end_ns, ..]) => (id, end_ns),
             // When it was told is not said.
             ("enter" | "exit", &[_, _, id, ..]) => (id, 0),

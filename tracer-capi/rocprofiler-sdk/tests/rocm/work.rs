@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kinds::{COPIES, KERNELS};
-use crate::outcome::Kernel;
+use crate::kinds::{COPIES, EXTENSIONS, KERNELS};
+use crate::outcome::{CalledBack, Kernel};
 use crate::scene::{LOADERS, PROGRAMS, scene};
 
 #[test]
@@ -42,6 +42,34 @@ fn rocm_kernels_are_those_of_their_threads() {
     assert!(storm.clone().all(|(_, &count)| count == each), "{names:?}");
     let launchers: BTreeSet<&BTreeSet<u64>> = threads.values().collect();
     assert!(launchers.iter().all(|threads| threads.len() == 1), "{threads:?}");
+}
+
+/// `dst_address`, `src_address`: those that the call of HSA was given. The 0.5 interface has none.
+#[test]
+fn rocm_copies_have_their_addresses() {
+    let Some(scene) = scene() else { return };
+    let kinds = format!("{COPIES},{EXTENSIONS}");
+    let words = [("WATCH_KINDS", &*kinds), ("WATCH_CALLBACKS", EXTENSIONS)];
+    for (program, arguments) in [("basic", &[][..]), ("copies", &["512"])] {
+        let outcome = scene.run("LD_PRELOAD", program, arguments, &words);
+        let calls = outcome.called_back.values().map(|call| (call.correlation_id, call));
+        let calls: BTreeMap<u64, &CalledBack> = calls.collect();
+        let mut compared = 0;
+        for copy in &outcome.copies {
+            let call = calls[&copy.correlation_id];
+            let given = |name: &str| call.arguments.get(name).cloned().unwrap_or_default();
+            let is_linear =
+                call.name.starts_with("hsa_amd_memory_async_copy") && !call.name.contains("rect");
+            if is_linear && cfg!(feature = "v1") {
+                let addresses = [copy.to_address, copy.from_address].map(|at| format!("{at:#x}"));
+                assert_eq!(addresses, ["dst", "src"].map(given), "{copy:?}");
+                compared += 1;
+            } else if cfg!(not(feature = "v1")) {
+                assert_eq!((copy.to_address, copy.from_address), (0, 0), "{copy:?}");
+            }
+        }
+        assert_eq!(compared > 0, cfg!(feature = "v1"), "{program}");
+    }
 }
 
 /// "an array of operations": others are not recorded.

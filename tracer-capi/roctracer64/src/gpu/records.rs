@@ -17,8 +17,8 @@ pub fn of_hip(work: Work, name: Option<&[u8]>, agent: u64, agents: &Agents) -> A
                 None => (op::DISPATCH, kind::KERNEL),
             };
         }
-        Work::Copy { bytes, from, to } => {
-            let (from, to) = (agents.gpu(from), agents.gpu(to));
+        Work::Copy(copy) => {
+            let (from, to) = (agents.gpu(copy.from), agents.gpu(copy.to));
             record.op = op::COPY;
             record.kind = match (from, to) {
                 (Some(_), Some(_)) => kind::COPY_DEVICE_TO_DEVICE,
@@ -26,7 +26,7 @@ pub fn of_hip(work: Work, name: Option<&[u8]>, agent: u64, agents: &Agents) -> A
                 (None, _) => kind::COPY_HOST_TO_DEVICE,
             };
             record.process_or_device = to.or(from).unwrap_or(0);
-            record.bytes_or_name = bytes;
+            record.bytes_or_name = copy.bytes;
         }
         Work::Barrier => (record.op, record.kind) = (op::BARRIER, kind::MARKER),
     }
@@ -54,6 +54,7 @@ fn hips_own(name: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use capi_sources::gpu::MemoryCopy;
     use tracer_common::shim::Agent;
 
     /// GPU 1 and a CPU.
@@ -84,7 +85,8 @@ mod tests {
             (GPU, CPU, kind::COPY_DEVICE_TO_HOST),
             (GPU, GPU, kind::COPY_DEVICE_TO_DEVICE),
         ] {
-            let record = of_hip(Work::Copy { bytes: 77, from, to }, None, 0, &agents());
+            let copy = MemoryCopy { bytes: 77, from, to, ..MemoryCopy::default() };
+            let record = of_hip(Work::Copy(copy), None, 0, &agents());
             assert_eq!((record.op, record.kind, record.bytes_or_name), (op::COPY, kind, 77));
             assert_eq!(record.process_or_device, 1);
         }

@@ -84,17 +84,37 @@ pub struct CompletedWork<C: Client> {
 pub enum Work {
     /// A kernel, by the address of its descriptor.
     Kernel(u64),
-    /// This many bytes, from agent to agent.
-    Copy {
-        /// How many.
-        bytes: u64,
-        /// The agent that holds them before.
-        from: u64,
-        /// The agent that receives them.
-        to: u64,
-    },
+    /// A copy of memory.
+    Copy(MemoryCopy),
     /// A barrier with a signal.
     Barrier,
+}
+
+/// A copy of memory.
+#[derive(Clone, core::marker::Copy, PartialEq, Eq, Default, Debug)]
+pub struct MemoryCopy {
+    /// Bytes to copy.
+    pub bytes: u64,
+    /// The agent that they are copied from.
+    pub from: u64,
+    /// The agent that they are copied to.
+    pub to: u64,
+    /// Where they are.
+    pub from_address: u64,
+    /// Where they go.
+    pub to_address: u64,
+}
+
+impl From<&Copy> for MemoryCopy {
+    fn from(record: &Copy) -> Self {
+        Self {
+            bytes: record.size_bytes,
+            from: record.src_agent,
+            to: record.dst_agent,
+            from_address: record.src,
+            to_address: record.dst,
+        }
+    }
 }
 
 /// Agents of the runtime, by handle.

@@ -18,19 +18,21 @@ pub struct Kernel {
     pub number: u64,
     /// Its name, with NUL.
     pub name: Box<[u8]>,
-    /// The registers that it takes, once they are known.
-    pub registers: OnceLock<Registers>,
+    /// What its descriptor says, once that is known.
+    pub descriptor: OnceLock<Descriptor>,
 }
 
-/// Registers that the hardware allocates.
+/// What the descriptor of a kernel says. Registers are those that the hardware allocates.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Registers {
+pub struct Descriptor {
     /// For a wavefront.
-    pub scalar: u32,
+    pub scalar_registers: u32,
     /// For a work-item.
-    pub vector: u32,
+    pub vector_registers: u32,
     /// Likewise.
-    pub accumulation: u32,
+    pub accumulation_registers: u32,
+    /// Bytes from the descriptor to the begin of the code; 0 if that is not known.
+    pub entry_offset: i64,
 }
 
 /// Kernels by the addresses of their descriptors.
@@ -69,7 +71,7 @@ impl Kernels {
         }
         known.numbered += 1;
         let name = name.iter().copied().chain([0]).collect();
-        let kernel = Kernel { number: known.numbered, name, registers: OnceLock::new() };
+        let kernel = Kernel { number: known.numbered, name, descriptor: OnceLock::new() };
         let kernel = Arc::new(kernel);
         if !is_former {
             known.by_address.insert(address, (since_ns, Arc::clone(&kernel)));

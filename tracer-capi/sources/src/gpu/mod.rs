@@ -24,7 +24,7 @@ mod sink;
 mod testing;
 mod writing;
 
-pub use client::{Agents, Client, CompletedWork, Work};
+pub use client::{Agents, Client, CompletedWork, MemoryCopy, Work};
 pub use delivery::Gpu;
-pub use kernels::{Kernel, Kernels, Registers};
+pub use kernels::{Descriptor, Kernel, Kernels};
 pub use writing::Writing;

@@ -198,8 +198,8 @@ impl<C: Client> Operations<C> {
                 let agent = known.enqueued.agent;
                 known.kernel.is_some() && (agent == 0 || self.agents.get(agent).is_some())
             }
-            Work::Copy { from, to, .. } => {
-                self.agents.get(from).is_some() && self.agents.get(to).is_some()
+            Work::Copy(copy) => {
+                self.agents.get(copy.from).is_some() && self.agents.get(copy.to).is_some()
             }
             Work::Barrier => true,
         };
@@ -283,6 +283,7 @@ impl<C: Client> Operation<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::MemoryCopy;
     use crate::gpu::kernels::Kernels;
     use crate::gpu::testing::Nobody;
     use tracer_common::shim::Agent;
@@ -352,13 +353,13 @@ mod tests {
     fn copies_may_be_done_before_they_are_recorded() {
         let mut operations = operations();
         assert!(operations.take(done(1), 0).is_none());
-        let copy = enqueued(1, Work::Copy { bytes: 77, from: 1, to: 2 });
-        assert!(operations.take(copy, 0).is_none());
+        let copy = MemoryCopy { bytes: 77, from: 1, to: 2, ..MemoryCopy::default() };
+        assert!(operations.take(enqueued(1, Work::Copy(copy)), 0).is_none());
         for handle in [1, 2] {
             assert!(operations.take(agent(handle), 0).is_none());
         }
         let done = operations.take(launched(1, 2, true), 0).expect("all is known");
-        assert!(matches!(done.work, Work::Copy { bytes: 77, from: 1, to: 2 }));
+        assert!(matches!(done.work, Work::Copy(done) if done == copy));
         assert_eq!(done.caller, Some(2));
     }
 

@@ -10,7 +10,7 @@ use tracer_hooks::{Demand, Sink};
 
 use super::client::{Client, Work};
 use super::delivery::Gpu;
-use super::kernels::Registers;
+use super::kernels::Descriptor;
 use super::queue::{Claim, Enqueued, Event};
 
 /// The number of an operation has the thread that gave it above these bits, and a count below.
@@ -113,11 +113,10 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn copy(&self, record: &mut Copy) -> bool {
         let Some(kept) = self.client.copy(record) else { return false };
-        let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
         self.events.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             caller: Some(self.client.caller()),
-            work: Work::Copy { bytes, from, to },
+            work: Work::Copy((&*record).into()),
             agent: 0,
             queue_id: 0,
             kept,
@@ -177,10 +176,11 @@ impl<C: Client> Sink for Gpu<C> {
         let Symbol { kernel_object: address, since_ns, .. } = record;
         let Some(kernel) = self.kernels.number(address, name, since_ns) else { return };
         // Told of again, they are the same.
-        let _ = kernel.registers.set(Registers {
-            scalar: record.sgpr_count,
-            vector: record.vgpr_count,
-            accumulation: record.accum_vgpr_count,
+        let _ = kernel.descriptor.set(Descriptor {
+            scalar_registers: record.sgpr_count,
+            vector_registers: record.vgpr_count,
+            accumulation_registers: record.accum_vgpr_count,
+            entry_offset: record.entry_offset,
         });
         self.events.push(Event::Symbol { address, since_ns, kernel });
         // Else they stay in the queue where nothing is recorded but calls.
