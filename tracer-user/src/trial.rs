@@ -2,12 +2,12 @@
 
 use std::{arch::naked_asm, path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, Capture, Header, kind, phase};
+use tracer_common::bpf::{ApiRecord, Capture, kind, phase};
 use zerocopy::FromBytes as _;
 
 use crate::{
     calibrate::{self, CalibrateError},
-    probe::{Follow, Placing, Programs, Reader, Settings, Site},
+    probe::{Follow, Placing, Programs, Reader, Records, Settings, Site, each_record},
 };
 
 /// The argument of the call of the probed function.
@@ -89,17 +89,7 @@ pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<TrialR
 }
 
 /// The calls among records.
-pub fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
-    let mut calls = Vec::new();
-    while let Ok((header, _)) = Header::read_from_prefix(bytes) {
-        if header.kind == kind::API {
-            let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
-            calls.push(call);
-            bytes = rest;
-        } else {
-            // The record of a thread's first call.
-            bytes = bytes.get(size_of::<tracer_common::bpf::ProcessRecord>()..).unwrap_or_default();
-        }
-    }
-    calls
+pub fn calls(records: &Records) -> Vec<ApiRecord> {
+    let calls = each_record(records).filter(|&(kind, _)| kind == kind::API);
+    calls.filter_map(|(_, call)| ApiRecord::read_from_bytes(call).ok()).collect()
 }

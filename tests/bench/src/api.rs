@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roctap::{
     discover::{Library, Runtime},
-    probe::{Attachment, Follow, Programs, Reader, Settings, Site},
+    probe::{Attachment, Follow, Programs, Reader, Records, Settings, Site},
 };
 use tracer_common::bpf::phase;
 
@@ -32,11 +32,15 @@ struct Bench {
     records_bytes: u64,
 }
 
+fn bytes_of(records: Records) -> u64 {
+    records.iter().map(|part| part.len() as u64).sum()
+}
+
 impl Bench {
     fn ask(&mut self, calls: u64) -> anyhow::Result<Answer> {
         let (reader, bytes) = (&mut self.reader, &mut self.records_bytes);
         self.target.ask_while(&format!("hip {calls}"), || {
-            *bytes += reader.take(Duration::from_millis(10)).len() as u64;
+            *bytes += bytes_of(reader.take(Duration::from_millis(10)));
             Ok(())
         })
     }
@@ -46,7 +50,7 @@ impl Bench {
         self.ask(CALLS / 10)?;
         let answer = self.ask(CALLS)?;
         drop(attachment);
-        self.records_bytes += self.reader.take_all().len() as u64;
+        self.records_bytes += bytes_of(self.reader.take_all());
         Ok(answer)
     }
 

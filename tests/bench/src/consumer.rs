@@ -9,11 +9,11 @@ use anyhow::{Context as _, anyhow, bail};
 use roctap::{
     discover::{Library, Runtime},
     join::{Joiner, Mode},
-    probe::{Attachment, Follow, Programs, Reader, Settings},
+    probe::{Attachment, Follow, Programs, Reader, Settings, each_record},
     trace::{Existing, Writer},
 };
 use rustix::time::{ClockId, clock_gettime};
-use tracer_common::bpf::{ApiRecord, Header, ProcessRecord, kind, phase};
+use tracer_common::bpf::{ApiRecord, kind, phase};
 use tracer_common::loss::BpfLoss;
 use tracer_records::model::{ClockOffsets, Metadata};
 use zerocopy::FromBytes as _;
@@ -109,29 +109,25 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
     let (mut wall, mut cpu, mut count) = (Duration::ZERO, 0.0, 0u64);
     let torn = || anyhow!("a record that is cut off");
     loop {
-        let mut batch = reader.take(Duration::from_millis(50));
-        if batch.is_empty() {
-            batch = reader.take_all();
+        let mut records = reader.take(Duration::from_millis(50));
+        if records.is_empty() {
+            records = reader.take_all();
         }
-        if batch.is_empty() {
+        if records.is_empty() {
             break;
         }
-        let mut bytes = batch.as_slice();
-        while let Ok((header, _)) = Header::read_from_prefix(bytes) {
-            match header.kind {
+        for (kind, record) in each_record(&records) {
+            match kind {
                 kind::API => {
-                    let (call, rest) = ApiRecord::read_from_prefix(bytes).map_err(|_| torn())?;
-                    joiner.api(&call)?;
-                    (bytes, count) = (rest, count + 1);
+                    joiner.api(&ApiRecord::read_from_bytes(record).map_err(|_| torn())?)?;
+                    count += 1;
                 }
                 // The first call of a thread is told as well.
-                kind::CALLER => {
-                    let record = ProcessRecord::read_from_prefix(bytes);
-                    bytes = record.map_err(|_| torn())?.1;
-                }
+                kind::CALLER => {}
                 kind => bail!("a record of kind {kind} among the API calls"),
             }
         }
+        reader.give_back(records);
         joiner.sink().flush()?;
         (wall, cpu) = (began.elapsed(), cpu_ns() - began_cpu);
     }

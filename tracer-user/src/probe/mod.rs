@@ -24,7 +24,7 @@ pub use load::{Follow, Programs, Settings, built};
 #[cfg(feature = "bpf-log")]
 pub use log::Log;
 pub use place::{Attachment, ProbeOwner, Site};
-pub use reader::Reader;
+pub use reader::{Reader, Records, each_record};
 
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    io,
+    io, iter, mem,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     rc::Rc,
     sync::{
@@ -42,11 +42,30 @@ const QUEUED_BATCHES: usize = 64;
 /// operations, so that a late reader falls behind with both alike.
 const AT_ONCE: usize = shim::MOST_AT_ONCE * (size_of::<ApiRecord>() + size_of::<LinkRecord>());
 /// A batch gets no further record once it has this many bytes.
-const BATCH: usize = AT_ONCE / 8;
+const BATCH: usize = AT_ONCE / MOST_SPARE;
+/// Batches whose memory is kept to be used again: as many as are handed out at once.
+const MOST_SPARE: usize = 8;
+
+/// Records that follow one another, in parts; each has its kind, which determines its size.
+pub type Records = Vec<Vec<u8>>;
+
+/// The records one by one, with their kinds.
+pub fn each_record(records: &Records) -> impl Iterator<Item = (u16, &[u8])> {
+    records.iter().flat_map(|part| {
+        let mut left = part.as_slice();
+        iter::from_fn(move || {
+            let (Header { kind, .. }, _) = Header::read_from_prefix(left).ok()?;
+            let (record, behind) = left.split_at_checked(record_bytes(kind)?)?;
+            left = behind;
+            Some((kind, record))
+        })
+    })
+}
 
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
     batches: HeapCons<Batch>,
+    spare: HeapProd<Vec<u8>>,
     /// The last request up to which everything has been handed out.
     answered: u64,
     shared: Arc<Shared>,
@@ -57,6 +76,13 @@ pub struct Reader {
 
 /// Records, and the requests that were made before they were drained.
 type Batch = (u64, Vec<u8>);
+
+/// The other ends of the reader's queues.
+struct Queues {
+    batches: HeapProd<Batch>,
+    /// Memory of batches that have been handled.
+    spare: HeapCons<Vec<u8>>,
+}
 
 struct Shared {
     stop: AtomicBool,
@@ -134,54 +160,64 @@ impl Reader {
             .map(MapHandle::try_from)
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
-        Self::start(move |queue, shared, reader| drain(&rings, queue, shared, reader, also))
+        Self::start(move |queues, shared, reader| drain(&rings, queues, shared, reader, also))
             .map_err(|cause| ProbeError::Thread { cause })
     }
 
     /// Starts a thread that reads by `drain`.
     fn start<D>(drain: D) -> io::Result<Self>
     where
-        D: FnOnce(HeapProd<Batch>, &Arc<Shared>, &thread::Thread) -> Result<(), ProbeError>,
+        D: FnOnce(Queues, &Arc<Shared>, &thread::Thread) -> Result<(), ProbeError>,
         D: Send + 'static,
     {
-        let (queue, batches) = HeapRb::new(QUEUED_BATCHES).split();
+        let (theirs, batches) = HeapRb::new(QUEUED_BATCHES).split();
+        let (spare, handled) = HeapRb::new(MOST_SPARE).split();
+        let queues = Queues { batches: theirs, spare: handled };
         let shared = Arc::new(Shared::new()?);
         let (theirs, reader) = (Arc::clone(&shared), thread::current());
         let thread = thread::Builder::new()
             .name("roctap-drain".to_owned())
-            .spawn(move || drain(queue, &theirs, &reader))?;
-        Ok(Self { batches, answered: 0, shared, thread: Some(thread), failure: None })
+            .spawn(move || drain(queues, &theirs, &reader))?;
+        Ok(Self { batches, spare, answered: 0, shared, thread: Some(thread), failure: None })
     }
 
-    /// The next records, waiting at most `timeout` for them; empty when there are none. The records follow one
-    /// another; each has its kind, which determines its size. To be called by the thread that made the reader.
-    pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
+    /// The next records, waiting at most `timeout` for them; empty when there are none. To be called by the thread that
+    /// made the reader.
+    pub fn take(&mut self, timeout: Duration) -> Records {
         let deadline = Instant::now() + timeout;
         loop {
             // Loaded before the batches are looked at, as in `take_all`.
             let done = self.shared.done.load(Ordering::Acquire);
-            if let Some((asked, mut records)) = self.batches.try_pop() {
-                self.answered = asked;
-                self.take_more(&mut records);
+            let mut records = Records::new();
+            self.take_more(&mut records);
+            if !records.is_empty() {
                 return records;
             }
             self.answered = done;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Vec::new();
+                return records;
             }
             thread::park_timeout(left);
         }
     }
 
     /// Adds the records that have come since [`Reader::take`] returned `records`, as long as there are few.
-    pub fn take_more(&mut self, records: &mut Vec<u8>) {
-        while records.len() < AT_ONCE
+    pub fn take_more(&mut self, records: &mut Records) {
+        let mut bytes: usize = records.iter().map(Vec::len).sum();
+        while bytes < AT_ONCE
             && let Some((asked, batch)) = self.batches.try_pop()
         {
             self.answered = asked;
-            records.extend(batch);
+            bytes += batch.len();
+            records.push(batch);
         }
+    }
+
+    /// The records have been handled: their memory is used again.
+    pub fn give_back(&mut self, records: Records) {
+        // What is too much is freed.
+        self.spare.push_iter(records.into_iter());
     }
 
     /// Asks to be told when all records made by now have been handed out.
@@ -196,17 +232,15 @@ impl Reader {
     }
 
     /// All records that were made before the call, as long as the rings are read.
-    pub fn take_all(&mut self) -> Vec<u8> {
+    pub fn take_all(&mut self) -> Records {
         let request = self.ask();
         self.shared.wake();
-        let mut all = Vec::new();
+        let mut all = Records::new();
         loop {
             // Loaded before the batches are looked at: the records that come with the answer are then among them.
             let done =
                 self.failure().is_some() || self.shared.done.load(Ordering::Acquire) >= request;
-            while let Some((_, batch)) = self.batches.try_pop() {
-                all.extend(batch);
-            }
+            all.extend(self.batches.pop_iter().map(|(_, batch)| batch));
             if done {
                 self.answered = request;
                 return all;
@@ -254,12 +288,12 @@ impl Drop for Reader {
 /// The body of the thread.
 fn drain(
     rings: &[MapHandle],
-    mut queue: HeapProd<Batch>,
+    Queues { batches: mut queue, spare }: Queues,
     shared: &Arc<Shared>,
     reader: &thread::Thread,
     mut also: impl FnMut(),
 ) -> Result<(), ProbeError> {
-    let taken = Rc::new(RefCell::new(Vec::new()));
+    let taken = Rc::new(RefCell::new(Taken { batches: Records::new(), spare }));
     let mut before = 0;
     let rings = open(rings, &taken, shared)?;
     priority::prefer_for_rings();
@@ -271,7 +305,7 @@ fn drain(
         let asked = shared.asked.load(Ordering::Acquire);
         // All rings: a ring that is filled below the mark wakes nobody.
         rings.consume().map_err(failed)?;
-        let mut batches = VecDeque::from(taken.take());
+        let mut batches = VecDeque::from(mem::take(&mut taken.borrow_mut().batches));
         while let Some(batch) = batches.pop_front() {
             // With the last batch everything has been handed out.
             let answered = if batches.is_empty() { asked } else { before };
@@ -295,14 +329,14 @@ fn drain(
 
 fn open(
     rings: &[MapHandle],
-    taken: &Rc<RefCell<Vec<Vec<u8>>>>,
+    taken: &Rc<RefCell<Taken>>,
     shared: &Arc<Shared>,
 ) -> Result<RingBuffer<'static>, ProbeError> {
     let mut builder = RingBufferBuilder::new();
     for ring in rings {
         let (taken, shared) = (Rc::clone(taken), Arc::clone(shared));
         let take = move |record: &[u8]| {
-            add(record, &mut taken.borrow_mut(), &shared.malformed);
+            taken.borrow_mut().add(record, &shared.malformed);
             0
         };
         builder.add(ring, take).map_err(failed)?;
@@ -310,25 +344,30 @@ fn open(
     builder.build().map_err(failed)
 }
 
-/// Puts a record into the last batch, or into a new one behind it.
-fn add(record: &[u8], batches: &mut Vec<Vec<u8>>, malformed: &AtomicU64) {
-    match batches.last_mut().filter(|batch| batch.len() < BATCH) {
-        Some(batch) => keep(record, batch, malformed),
-        None => {
-            let mut batch = Vec::new();
-            keep(record, &mut batch, malformed);
-            batches.extend((!batch.is_empty()).then_some(batch));
-        }
-    }
+/// Records that were taken out of the rings.
+struct Taken {
+    batches: Records,
+    /// Memory of batches that have been handled.
+    spare: HeapCons<Vec<u8>>,
 }
 
-/// Appends a record, if it is as long as one of its kind: later only its kind tells where the next one begins.
-fn keep(record: &[u8], taken: &mut Vec<u8>, malformed: &AtomicU64) {
-    let kind = Header::read_from_prefix(record).map(|(header, _)| header.kind);
-    match kind.ok().and_then(record_bytes) {
-        Some(bytes) if bytes == record.len() => taken.extend_from_slice(record),
-        _ => {
+impl Taken {
+    /// Puts a record into the last batch, or into a new one behind it, if it is as long as one of its kind: later only its
+    /// kind tells where the next one begins.
+    fn add(&mut self, record: &[u8], malformed: &AtomicU64) {
+        let kind = Header::read_from_prefix(record).map(|(header, _)| header.kind);
+        if kind.ok().and_then(record_bytes) != Some(record.len()) {
             malformed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        match self.batches.last_mut().filter(|batch| batch.len() < BATCH) {
+            Some(batch) => batch.extend_from_slice(record),
+            None => {
+                let mut batch = self.spare.try_pop().unwrap_or_default();
+                batch.clear();
+                batch.extend_from_slice(record);
+                self.batches.push(batch);
+            }
         }
     }
 }
@@ -340,20 +379,26 @@ mod tests {
 
     use super::*;
 
+    fn nothing_taken() -> Taken {
+        let (_, spare) = HeapRb::new(1).split();
+        Taken { batches: Records::new(), spare }
+    }
+
     #[test]
     fn a_record_of_another_length_is_left_out_alone() {
         let header = |kind| Header { kind, ..Header::default() };
         let call = ApiRecord { header: header(kind::API), ..ApiRecord::default() };
         let link = LinkRecord { header: header(kind::LINK), ..LinkRecord::default() };
         let (call, link) = (call.as_bytes(), link.as_bytes());
-        let (mut taken, malformed) = (Vec::new(), AtomicU64::new(0));
+        let (mut taken, malformed) = (nothing_taken(), AtomicU64::new(0));
         let unknown = header(77);
         for record in
             [call, &call[..120], &[call, &[0; 8]].concat(), unknown.as_bytes(), &[], &[1], link]
         {
-            keep(record, &mut taken, &malformed);
+            taken.add(record, &malformed);
         }
-        assert_eq!((taken, malformed.into_inner()), ([call, link].concat(), 5));
+        assert!(each_record(&taken.batches).eq([(kind::API, call), (kind::LINK, link)]));
+        assert_eq!(malformed.into_inner(), 5);
     }
 
     /// A request that was answered long ago wakes nobody.
@@ -368,20 +413,20 @@ mod tests {
     #[test]
     fn a_reader_that_fails_is_told_of() {
         let error = || failed(io::Error::other("no ring").into());
-        let fails: [fn(&mut HeapProd<Batch>) -> bool; 2] = [
-            |queue| {
-                let _ = queue.try_push((0, vec![7]));
+        let fails: [fn(&mut Queues) -> bool; 2] = [
+            |queues| {
+                let _ = queues.batches.try_push((0, vec![7]));
                 std::panic::resume_unwind(Box::new("a panic"))
             },
-            |queue| queue.try_push((0, vec![7])).is_ok(),
+            |queues| queues.batches.try_push((0, vec![7])).is_ok(),
         ];
         for (fail, why) in fails.into_iter().zip(["panicked", "no ring"]) {
-            let read = move |mut queue: HeapProd<Batch>, _: &Arc<Shared>, _: &thread::Thread| {
-                fail(&mut queue);
+            let read = move |mut queues: Queues, _: &Arc<Shared>, _: &thread::Thread| {
+                fail(&mut queues);
                 Err(error())
             };
             let mut reader = Reader::start(read).unwrap();
-            assert_eq!(reader.take_all(), [7], "what it had handed over");
+            assert_eq!(reader.take_all(), [[7]], "what it had handed over");
             assert!(reader.failure().unwrap().contains(why), "{:?}", reader.failure());
             assert!(reader.take(Duration::ZERO).is_empty() && reader.take_all().is_empty());
         }
@@ -390,9 +435,9 @@ mod tests {
     /// If it took one batch at a time, the reader would fall behind the shims' rings for ever.
     #[test]
     fn what_waits_comes_at_once() {
-        let read = |mut queue: HeapProd<Batch>, shared: &Arc<Shared>, _: &thread::Thread| {
+        let read = |mut queues: Queues, shared: &Arc<Shared>, _: &thread::Thread| {
             for (asked, batch) in [(1, vec![7]), (2, vec![8; AT_ONCE]), (3, vec![9])] {
-                queue.try_push((asked, batch)).expect("there is room");
+                queues.batches.try_push((asked, batch)).expect("there is room");
             }
             shared.answer(3);
             Ok(())
@@ -402,8 +447,8 @@ mod tests {
             thread::yield_now();
         }
         let records = reader.take(Duration::ZERO);
-        assert_eq!((records[0], records.len(), reader.answered()), (7, 1 + AT_ONCE, 2));
-        assert_eq!((reader.take(Duration::ZERO), reader.answered()), (vec![9], 3));
+        assert_eq!((records, reader.answered()), (vec![vec![7], vec![8; AT_ONCE]], 2));
+        assert_eq!((reader.take(Duration::ZERO), reader.answered()), (vec![vec![9]], 3));
         assert!(reader.take(Duration::ZERO).is_empty());
     }
 
@@ -414,17 +459,42 @@ mod tests {
             header: Header { kind: kind::LINK, ..Header::default() },
             ..LinkRecord::default()
         };
-        let (mut batches, malformed) = (Vec::new(), AtomicU64::new(0));
+        let (mut taken, malformed) = (nothing_taken(), AtomicU64::new(0));
         for _ in 0..3 * BATCH / size_of::<LinkRecord>() {
-            add(link.as_bytes(), &mut batches, &malformed);
+            taken.add(link.as_bytes(), &malformed);
         }
-        assert_eq!(batches.len(), 3);
-        assert!(batches.iter().all(|batch| batch.len() < BATCH + size_of::<LinkRecord>()));
+        assert_eq!(taken.batches.len(), 3);
+        assert!(taken.batches.iter().all(|batch| batch.len() < BATCH + size_of::<LinkRecord>()));
+    }
+
+    /// The next batches are written where others were.
+    #[test]
+    fn memory_that_is_given_back_is_used_again() {
+        let read = |queues: Queues, shared: &Arc<Shared>, _: &thread::Thread| {
+            let mut taken = Taken { batches: Records::new(), spare: queues.spare };
+            while taken.spare.is_empty() {
+                thread::yield_now();
+            }
+            let link = LinkRecord {
+                header: Header { kind: kind::LINK, ..Header::default() },
+                ..LinkRecord::default()
+            };
+            taken.add(link.as_bytes(), &shared.malformed);
+            assert!(each_record(&taken.batches).eq([(kind::LINK, link.as_bytes())]));
+            assert!(taken.batches[0].capacity() >= BATCH && taken.spare.is_empty());
+            Err(failed(io::Error::other("it was").into()))
+        };
+        let mut reader = Reader::start(read).unwrap();
+        reader.give_back(vec![vec![7; BATCH]]);
+        while !reader.has_failed() {
+            thread::yield_now();
+        }
+        assert!(reader.failure().unwrap().contains("it was"), "{:?}", reader.failure());
     }
 
     #[test]
     fn a_reader_that_works_has_no_failure() {
-        let read = |_: HeapProd<Batch>, shared: &Arc<Shared>, _: &thread::Thread| {
+        let read = |_: Queues, shared: &Arc<Shared>, _: &thread::Thread| {
             while !shared.stop.load(Ordering::Relaxed) {
                 thread::yield_now();
             }

@@ -6,19 +6,20 @@ use std::{
 };
 
 use tracer_common::bpf::{
-    ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, MarkRecord, PacketRecord,
-    ProcessRecord, SignalRecord, kind,
+    ApiRecord, BatchRecord, LinkRecord, LoadRecord, MarkRecord, PacketRecord, ProcessRecord,
+    SignalRecord, kind,
 };
 use zerocopy::FromBytes;
 
 use super::{Session, give_shim::Failure, messages};
-use crate::clock;
+use crate::{
+    clock,
+    probe::{Records, each_record},
+};
 
-/// Takes a record from the beginning of `bytes`, if it is whole.
-fn take<T: FromBytes>(bytes: &mut &[u8]) -> Option<T> {
-    let (record, rest) = T::read_from_prefix(bytes).ok()?;
-    *bytes = rest;
-    Some(record)
+/// A record of this type: as long as one, or the reader would have left it out.
+fn read<T: FromBytes>(record: &[u8]) -> Option<T> {
+    T::read_from_bytes(record).ok()
 }
 
 impl Session {
@@ -36,7 +37,7 @@ impl Session {
     /// that cannot have the shim that the user insists on: the caller lets go of them.
     pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
         let records = self.read(timeout)?;
-        self.join_records(&records)?;
+        self.join_records(records)?;
         self.look_after_shims();
         let failures = self.go_on_injecting()?;
         let now = Instant::now();
@@ -47,7 +48,7 @@ impl Session {
 
     /// Waits at most `timeout` for BPF records, and takes those that are there. The shims' frames go to the joiner as
     /// they are read.
-    fn read(&mut self, timeout: Duration) -> anyhow::Result<Vec<u8>> {
+    fn read(&mut self, timeout: Duration) -> anyhow::Result<Records> {
         // Returns soon if threads that put shims into processes wait for answers.
         let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
         let mut records = self.probes.take(soon.min(timeout));
@@ -85,18 +86,19 @@ impl Session {
             self.shims.drain_shares(&mut self.recorder.joiner)?;
             self.ask_for_calls();
             let records = self.probes.take(Duration::ZERO);
-            self.join_records(&records)?;
+            self.join_records(records)?;
         }
         self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
         self.ask_for_calls();
         let records = self.probes.take_all();
-        self.join_records(&records)?;
+        self.join_records(records)?;
         Ok(self.shims.drain(&mut self.recorder.joiner, |_, _| {})?)
     }
 
     /// Takes these records, and writes the shims' calls that have waited for them.
-    fn join_records(&mut self, records: &[u8]) -> anyhow::Result<()> {
-        self.take_records(records, |_| {})?;
+    fn join_records(&mut self, records: Records) -> anyhow::Result<()> {
+        self.take_records(&records, |_| {})?;
+        self.probes.reader.give_back(records);
         Ok(self.recorder.joiner.settle_calls(self.probes.reader.answered())?)
     }
 
@@ -108,51 +110,48 @@ impl Session {
 
     pub(super) fn take_records(
         &mut self,
-        mut bytes: &[u8],
+        records: &Records,
         mut on_call: impl FnMut(&ApiRecord),
     ) -> anyhow::Result<()> {
         let mut loading: BTreeMap<u32, Vec<LoadRecord>> = BTreeMap::new();
         let mut lives = Vec::new();
         let mut for_messages = messages::AT_ONCE;
-        while let Ok((header, _)) = Header::read_from_prefix(bytes) {
-            match header.kind {
+        for (kind, record) in each_record(records) {
+            match kind {
                 kind::API => {
-                    let Some(call) = take::<ApiRecord>(&mut bytes) else { break };
+                    let Some(call) = read::<ApiRecord>(record) else { continue };
                     on_call(&call);
                     self.departed.add_call(&call);
                     self.recorder.joiner.api(&call)?;
                 }
                 kind::MARK => {
-                    let Some(mut mark) = take::<MarkRecord>(&mut bytes) else { break };
+                    let Some(mut mark) = read::<MarkRecord>(record) else { continue };
                     on_call(&mark.call);
                     self.departed.add_call(&mark.call);
                     self.read_message_again(&mut mark, &mut for_messages);
                     self.recorder.joiner.mark(&mark)?;
                 }
                 kind::LINK => {
-                    let Some(link) = take::<LinkRecord>(&mut bytes) else { break };
+                    let Some(link) = read::<LinkRecord>(record) else { continue };
                     self.recorder.joiner.link(&link)?;
                 }
                 kind::PACKET => {
-                    let Some(packet) = take::<PacketRecord>(&mut bytes) else { break };
+                    let Some(packet) = read::<PacketRecord>(record) else { continue };
                     self.take_packet(&packet)?;
                 }
                 kind::BATCH => {
-                    let Some(batch) = take::<BatchRecord>(&mut bytes) else { break };
+                    let Some(batch) = read::<BatchRecord>(record) else { continue };
                     self.take_batch(&batch)?;
                 }
                 kind::SIGNAL => {
-                    let Some(signal) = take::<SignalRecord>(&mut bytes) else { break };
+                    let Some(signal) = read::<SignalRecord>(record) else { continue };
                     self.outside.signal(&signal);
                 }
                 kind::LOAD => {
-                    let Some(load) = take::<LoadRecord>(&mut bytes) else { break };
+                    let Some(load) = read::<LoadRecord>(record) else { continue };
                     loading.entry(load.header.pid).or_default().push(load);
                 }
-                _ => {
-                    let Some(life) = take::<ProcessRecord>(&mut bytes) else { break };
-                    lives.push(life);
-                }
+                _ => lives.extend(read::<ProcessRecord>(record)),
             }
         }
         // The rings of the CPUs are read one after the other: a child's own fork may come before its birth.

@@ -8,7 +8,9 @@ use tracer_common::loss::BpfLoss;
 use crate::{
     discover::{Loader, Subject},
     losses::{Loss, Losses},
-    probe::{Attachment, Follow, ProbeError, ProbeOwner, Programs, Reader, Settings, Site},
+    probe::{
+        Attachment, Follow, ProbeError, ProbeOwner, Programs, Reader, Records, Settings, Site,
+    },
     record::{options::Options, select::Doorbells, target::Planned},
     shim::BackupReader,
 };
@@ -139,14 +141,14 @@ impl Probes {
     }
 
     /// The next batch of records: see [`Reader::take`].
-    pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
+    pub fn take(&mut self, timeout: Duration) -> Records {
         #[cfg(feature = "bpf-log")]
         self.log.show();
         self.reader.take(timeout)
     }
 
     /// All records that were made before this call.
-    pub fn take_all(&mut self) -> Vec<u8> {
+    pub fn take_all(&mut self) -> Records {
         #[cfg(feature = "bpf-log")]
         self.log.show();
         self.reader.take_all()
