@@ -68,6 +68,8 @@ struct Watched {
     looked_ns: u64,
     /// Whether it is recorded from its start: then every packet that its queues ever held is to be seen.
     from_start: bool,
+    /// Whether a shim knows its times, or is about to: few are seen beside that, for too short a time to estimate them.
+    is_beside_shim: bool,
     /// The time that the last look took.
     look_took_ns: u64,
     /// When signals were read last, and the time that this took.
@@ -132,6 +134,13 @@ impl Outside {
         }
         target.process = Some((subject, process));
         Ok(())
+    }
+
+    /// Whether process `pid` has a shim, or is about to get one: then no times are estimated.
+    pub fn set_beside_shim(&mut self, pid: u32, is_beside_shim: bool) {
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.is_beside_shim = is_beside_shim;
+        }
     }
 
     /// Packets from BPF that another packet's doorbell announced too.
@@ -388,8 +397,8 @@ impl Watched {
     /// Notes the fate of a packet, and writes the packet if its times will never be known.
     fn decide(&mut self, fate: SettledPacket, joiner: &mut Joiner) -> Result<(), SinkError> {
         let seen = fate.seen;
-        let (Some((ticks, read_ns)), Some(queue)) = (fate.ran, self.queues.get_mut(&seen.queue))
-        else {
+        let ran = fate.ran.filter(|_| !self.is_beside_shim);
+        let (Some((ticks, read_ns)), Some(queue)) = (ran, self.queues.get_mut(&seen.queue)) else {
             return joiner.ended_outside(seen.key, None);
         };
         queue.ticks.started(ticks[0], seen.time_ns);

@@ -188,6 +188,7 @@ impl Session {
         self.recorder.joiner.thread(pid, tid);
         let target = self.processes.get(pid);
         let from_start = target.is_some_and(|target| target.is_recorded_from_start);
+        let is_beside_shim = target.is_some_and(|target| !target.gpu_source.may_be_outside());
         let subject = target.map(|target| Arc::clone(&target.subject));
         if !self.outside.knows(pid)
             && let Err(error) = self.outside.add(pid, subject, from_start)
@@ -196,6 +197,7 @@ impl Session {
                 "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"
             ));
         }
+        self.outside.set_beside_shim(pid, is_beside_shim);
     }
 
     /// Looks for the names of kernels that were seen from outside, and for their ends; called now and then.
