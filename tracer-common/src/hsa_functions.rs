@@ -8,16 +8,18 @@
 //! * [`crate::shim::VERSION`] rises: a slot's index is its word in the shared memory
 //!   ([`crate::shim::control::CALLS`]);
 //! * [`crate::hsa_layout`]: which positions of which release's table it is in, and the sizes known;
-//! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!` (there are HIP's slots as well), and if no function had as many stack words
-//!   before a thunk of its own, with its arm in `of_slot`;
+//! * `tracer-hooks/src/calls/thunks.rs`: one number more at the end of `all!` (HIP's slots are behind these), and if no
+//!   function had as many stack words before a thunk of its own, with its arm in `of_slot`;
 //! * `tracer-records/src/api/generated.rs`, for its arguments: `cargo xtask gen-api`, which takes functions from the
 //!   headers of the releases in `xtask/src/gen_api/mod.rs`. Output values and callbacks are by hand, in `capture.rs`
 //!   beside it;
-//! * `tracer-capi/roctracer64/tests/headers.rs`: since which version of the headers it is there;
+//! * `tracer-capi/roctracer64/tests/headers.rs`: since which version of the headers it is there; with `ROCTAP_BLESS=1`
+//!   that test writes the header anew;
+//! * `tracer-capi/common/src/hsa.rs`, whose tests know the slots by number;
 //! * `tracer-hooks/tests/calls.rs`, which calls each function of each layout, and knows how many there are.
 //!
-//! A function that is in none of these tables is recorded by probes, for which `cargo xtask gen-api` has to know
-//! it.
+//! A function that is in none of these tables is recorded by probes, without arguments as long as `cargo xtask gen-api`
+//! does not know it.
 
 use core::ops::Range;
 

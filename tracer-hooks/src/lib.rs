@@ -31,7 +31,7 @@
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
 //! stubs                           where its code says that they are
-//! newcomer, originals, track, marks, collecting, reserved, usual, packets, phase, lock, view, abi, sink,
+//! attach_block, originals, track, marks, collecting, reserved, usual, packets, phase, lock, view, abi, sink,
 //!     sys                         what all are made of
 //! ```
 //!
@@ -44,6 +44,7 @@
 pub mod abi;
 mod agents;
 mod announce;
+pub mod attach_block;
 mod bells;
 #[cfg(test)]
 mod bench;
@@ -60,7 +61,6 @@ mod hooks;
 mod lifecycle;
 pub mod lock;
 mod marks;
-pub mod newcomer;
 #[cfg(test)]
 mod orders;
 mod originals;

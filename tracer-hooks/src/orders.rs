@@ -1,4 +1,5 @@
-//! Everything that may happen to a process and to a recording of it, in every order, over the fake runtime.
+//! What may happen to a process and to a recording of it, over the fake runtime: all sequences of three steps, and
+//! random walks.
 //!
 //! There is one state in a process and no way back from its end, so each walk has a process of its
 //! own: this test starts itself.
@@ -28,7 +29,7 @@ use crate::sink::{Demand, Enqueuer, Remains, Sink};
 use crate::state::STATE;
 use crate::testing::Random;
 
-/// Names the walk of a process that this test has started.
+/// Tells a child process that this test has started which walk to take: 0 is every order, another number a seed.
 const WALK: &str = "ROCTAP_TEST_WALK";
 /// Steps of a walk at random.
 const STEPS: usize = 120;
@@ -70,7 +71,7 @@ const NOTHING: u32 = 0;
 const LATER: u32 = 1;
 const RECORD: u32 = 2;
 
-/// Only the end of the recording matters here: records are dropped.
+/// A sink that numbers records and drops them: the test reads only the last state that was reported.
 struct Recorder {
     wish: AtomicU32,
     state: AtomicU64,
@@ -294,7 +295,7 @@ impl World {
         self.running.push(done);
     }
 
-    /// Every kernel ends, and each thread that waits learns of it once.
+    /// Lets every kernel end, and checks that each completion signal was decremented exactly once.
     fn run(&mut self) {
         self.gate.store(true, Ordering::Release);
         let value = |signal: &AmdSignal| signal.value.load(Ordering::Acquire);
@@ -387,7 +388,8 @@ impl World {
         assert_eq!(status, 0);
     }
 
-    /// The recording ends for good, and everything is given back.
+    /// Detaches, lets every kernel end, waits until the hooks report dormant, and checks that none of our signals is
+    /// left.
     fn settle(&mut self) {
         self.take(Step::Detach);
         if self.users > 0 {
@@ -400,7 +402,8 @@ impl World {
         assert!(!STATE.is_installed() || recording::in_flight() == 0);
     }
 
-    /// The process ends, in whatever phase it is; destructors wait for kernels, and may do anything.
+    /// Plays the end of the process: calls `finish`, ends the kernel as a destructor that waits would, then takes every
+    /// step once more.
     fn end(&mut self) {
         self.take(Step::Launch);
         lifecycle::finish();

@@ -1,17 +1,9 @@
 //! The phase of the hooks: one word for the process, and the one table of its changes.
 //!
-//! ```text
-//!   ┌──────┐ Install  ┌─────────┐ Begin  ┌────────┐ End  ┌──────────┐
-//!   │ NONE ├─────────►│ DORMANT ├───────►│ ACTIVE ├─────►│ DRAINING │
-//!   └──────┘          └─▲────▲──┘        └───▲────┘      └────┬─────┘
-//!              Install  │    │ Settle        │ Begin          │ Release
-//!                       │    └───────────────┤                │
-//!                       │              ┌─────┴────┐           │
-//!                       │              │ SETTLING │◄──────────┘
-//!                       │              └──────────┘
-//!   DORMANT, ACTIVE, DRAINING, SETTLING ──Close──► CLOSED ──Install──► DORMANT
-//!   every phase but INERT ──Finish──► ENDED,  ──Fork──► INERT
-//! ```
+//! ```text ┌──────┐ Install ┌─────────┐ Begin ┌────────┐ End ┌──────────┐ │ NONE ├─────────►│ DORMANT ├───────►│ ACTIVE
+//! ├─────►│ DRAINING │ └──────┘ └─▲────▲──┘ └───▲────┘ └────┬─────┘ Install │ │ Settle │ Begin │ Release │
+//! └───────────────┤ │ │ ┌─────┴────┐ │ │ │ SETTLING │◄──────────┘ │ └──────────┘ DORMANT, ACTIVE, DRAINING, SETTLING
+//! ──Close──► CLOSED ──Install──► DORMANT every phase but ENDED and INERT ──Finish──► ENDED, ──Fork──► INERT ```
 //!
 //! A change that the table does not list is refused. A thread acts on a change only if its own [`Machine::apply`] made
 //! it, and of two threads that want the same change only one makes it.
@@ -172,7 +164,8 @@ impl Machine {
         self.0.load(Ordering::Acquire) == Phase::Active as u32
     }
 
-    /// Whether doorbells take their queue's lock: the one branch that a dormant one costs.
+    /// Whether a thread that rings a doorbell must take the queue's lock. While nothing is recorded, this test is all
+    /// that a doorbell costs.
     ///
     /// Also while draining: a thread may still be instrumenting, and a doorbell that passed it by
     /// would let the packet processor take the packet that it is at.

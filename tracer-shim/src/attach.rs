@@ -12,8 +12,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state};
+use tracer_hooks::attach_block::{answer, remove_block};
 use tracer_hooks::lock::Lock;
-use tracer_hooks::newcomer::{answer, remove_block};
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
 use crate::memory::{self, SharedMemory};

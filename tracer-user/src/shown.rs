@@ -5,7 +5,7 @@
 //! or answer in the user's place; with line breaks it could write lines that look like roctap's own;
 //! with marks for the direction of writing it could look like another name. So nothing is printed but
 //! through this module ([`print()`], [`say`], [`LogFields`]; the lints `print_stdout` and
-//! `print_stderr` see to it), and what is put into a line is made harmless with [`clean`] or [`line`].
+//! `print_stderr` see to it; the line of numbers in `record/progress.rs` is the one exception), and what is put into a line is made harmless with [`clean`] or [`line`].
 
 use std::{
     borrow::Cow,

@@ -265,7 +265,7 @@ fn put_in(
             "process {pid}: another roctap has put a tool into it, or the last one is being finalized still"
         ),
         attach_status::MEMORY => bail!(
-            "process {pid}: the library could not map the memory that it is told by: the process has closed it, or a limit is in the way (see /proc/{pid}/limits)"
+            "process {pid}: the library could not map roctap's shared memory: the process has closed it, or a limit is in the way (see /proc/{pid}/limits)"
         ),
         attach_status::VERSION => bail!("process {pid}: its library is of another roctap"),
         attach_status::UNUSABLE => bail!(

@@ -1,5 +1,5 @@
 // Stands for the shim: says that it was called, on which kind of thread, and does what the protocol
-// asks of a shim: answers, waits for the newcomer to be gone, and removes the block.
+// asks of a shim: answers, waits for the started thread to be gone, and removes the block.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

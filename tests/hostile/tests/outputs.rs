@@ -80,8 +80,8 @@ fn hostile_sudos_variables_count_for_root_alone() {
 fn hostile_links_are_followed_by_no_force() {
     let scene = Scene::default();
     write_trace(&scene.path("mine"), "name");
-    let victim = scene.path("victim");
-    fs::write(&victim, "mine").expect("write");
+    let file = scene.path("file");
+    fs::write(&file, "mine").expect("write");
     let (old, new) = (scene.path("old.rtrace"), scene.path("new"));
     fs::copy(scene.path("mine"), &old).expect("copy");
     let before = fs::read(&old).expect("read");
@@ -89,23 +89,23 @@ fn hostile_links_are_followed_by_no_force() {
     scene.give_to(NOBODY);
     let out = scene.path("out");
     fs::create_dir(&out).expect("mkdir");
-    for target in [&victim, &new] {
+    for target in [&file, &new] {
         let link = out.join("hip_api_trace.csv");
         symlink(target, &link).expect("link");
         let mut export = scene.roctap(&["export", "--force", "-f", "csv", "-o"]);
         let ran = run(export.arg(&out).arg(scene.path("mine"))).expect(1);
         ran.complains(&["hip_api_trace.csv", "symbolic link"]);
-        assert_eq!(fs::read_to_string(&victim).expect("read"), "mine");
+        assert_eq!(fs::read_to_string(&file).expect("read"), "mine");
         assert!(!new.exists() && link.is_symlink());
         fs::remove_file(link).expect("remove");
     }
-    for target in [&old, &victim, &new] {
+    for target in [&old, &file, &new] {
         symlink(target, scene.trace_path()).expect("link");
         record(&scene, &[], &[]).expect(1).complains(&["test.rtrace", "exists already"]);
         let ran = record(&scene, &["--force"], &[]).expect(1);
         ran.complains(&["test.rtrace", "symbolic link"]);
         assert_eq!(fs::read(&old).expect("read"), before);
-        assert_eq!(fs::read_to_string(&victim).expect("read"), "mine");
+        assert_eq!(fs::read_to_string(&file).expect("read"), "mine");
         assert!(!new.exists());
         fs::remove_file(scene.trace_path()).expect("remove");
     }

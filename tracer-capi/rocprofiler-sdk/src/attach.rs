@@ -8,7 +8,7 @@ use core::ptr;
 
 use tracer_common::shim::{self, Attach, attach_status};
 use tracer_common::tool::{self, state};
-use tracer_hooks::newcomer::{answer, remove_block};
+use tracer_hooks::attach_block::{answer, remove_block};
 use tracer_hooks::{contained, sys};
 
 use crate::late::{self, Refused, Request};

@@ -394,7 +394,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) -> usize {
     for &(handle, ..) in &meant {
         if SDK.completions(handle).filter(|completions| !completions.wait(until)).count() > 0 {
             log::warn(format_args!(
-                "a callback of work of GPUs has not returned for {} s: what was done then is not told",
+                "a callback of GPU work has not returned for {} s: the tool is not called for the work that has ended since",
                 EXIT_WAIT.as_secs()
             ));
             stuck.push(handle);

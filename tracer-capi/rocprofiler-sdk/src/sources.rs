@@ -23,7 +23,7 @@ pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
         // The runtime has no finalizer: there are no calls of it. Tools ask for all of HSA's kinds.
         Kind::HsaFinalizeExtApi => None,
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
-        Kind::HipStream => Some("streams are told by callbacks alone"),
+        Kind::HipStream => Some("streams have callbacks, and no records"),
         Kind::RcclApi => Some("RCCL is not intercepted"),
         _ => Some("nothing is intercepted yet"),
     };

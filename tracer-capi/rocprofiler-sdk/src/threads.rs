@@ -89,7 +89,9 @@ impl Creator {
         // SAFETY: it takes what the function takes.
         if let Err(why) = unsafe { import.replace((self.ours)()) } {
             let path = library.path().to_string_lossy();
-            log::error(format_args!("tools are not told of threads that {path} creates: {why}"));
+            log::error(format_args!(
+                "tools are not notified of threads that {path} creates: {why}"
+            ));
         }
     }
 

@@ -18,7 +18,7 @@ use crate::status::{Result, Status};
 
 /// Lanes of a half.
 const LANES: usize = if cfg!(loom) { 2 } else { 16 };
-/// A lane's region has a part of the half at most, and so many words.
+/// A region has one of [`REGIONS`] parts of the half at most, and [`MOST_REGION_WORDS`] words at most.
 const REGIONS: usize = 256;
 const MOST_REGION_WORDS: usize = 512;
 /// A region has so many records at least; else each record has one.
@@ -204,7 +204,7 @@ impl Half {
         if is_large { records * words } else { words }
     }
 
-    /// Nobody takes these words any more, which were taken for a lane.
+    /// Marks the rest of a lane's region as a gap, and counts its words as filled.
     fn leave_gap(&self, lane: &Lane, gap: Range<usize>) {
         if gap.is_empty() {
             return;
@@ -261,7 +261,8 @@ impl Reservation<'_> {
     }
 }
 
-/// Records, each from its first word on to the end of the half. The first word is the record's size in bytes.
+/// Iterates over the records: each item begins with the record's first word, its bytes, and goes on to the end of the
+/// words that are taken. The first word is the record's size in bytes.
 pub struct Records<'a>(&'a [u64]);
 
 impl<'a> Iterator for Records<'a> {

@@ -8,7 +8,7 @@
 //! counts them, never in silence.
 //!
 //! Another format is a file here with a function `export`, a value of [`ExportFormat`], what it leaves out
-//! in [`LeftOut`], its page in `docs/formats/` and its golden files; `tests/hostile` lists the formats whose
+//! in [`LeftOut`], what it needs of `-o` (an attribute there, and an arm of [`run`]), its page in `docs/formats/` and its golden files; `tests/hostile` lists the formats whose
 //! names and outputs it tries.
 
 mod calls;

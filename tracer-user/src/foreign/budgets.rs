@@ -43,7 +43,7 @@ pub enum Refusal {
     Process,
     /// Too many processes of its user did not answer, or too slowly.
     User,
-    /// Too many processes did not answer.
+    /// Too many processes did not answer, or answered too slowly.
     All,
 }
 

@@ -163,9 +163,9 @@ pub fn inject<T>(
     };
     let Request { process, memory, .. } = *request;
     let done = helper::send(process, &task)?;
-    let newcomer = Newcomer { process, started: done.started, memory };
-    let result = newcomer.bring_in(request, prepare);
-    newcomer.dismiss(result.is_ok());
+    let started = StartedThread { process, started: done.started, memory };
+    let result = started.bring_in(request, prepare);
+    started.dismiss(result.is_ok());
     let (prepared, status) = result?;
     Ok(Injected { prepared, status, stopped: done.stopped, took: began.elapsed() })
 }
@@ -194,13 +194,13 @@ fn wait<R>(
 }
 
 /// The thread that was started in the process.
-struct Newcomer<'a> {
+struct StartedThread<'a> {
     process: &'a Subject,
     started: Started,
     memory: &'a TargetMemory,
 }
 
-impl Newcomer<'_> {
+impl StartedThread<'_> {
     fn address(&self, offset: usize) -> u64 {
         self.started.block + bootstrap::PAGE + offset as u64
     }

@@ -66,7 +66,7 @@ pub struct Counts {
     /// too many.
     pub forgotten: u64,
     /// Records that named calls of another process.
-    pub foreign: u64,
+    pub misattributed: u64,
     /// Agents and kernels that were sent beyond the limits of their process.
     pub left_out: u64,
     /// Messages of marks and ranges that could not be read, or that found no room.
@@ -94,7 +94,7 @@ impl Counts {
             given_up,
             unplaced,
             forgotten,
-            foreign,
+            misattributed,
             left_out,
             unread,
         } = self;
@@ -107,7 +107,7 @@ impl Counts {
                 unplaced,
             ),
             ("calls: forgotten while operations could wait for them, too many at once", forgotten),
-            ("shim records: of another process's calls", foreign),
+            ("shim records: of another process's calls", misattributed),
             ("agents and kernels: beyond 64 MiB of names of one process, or its share", left_out),
             (
                 "marks and ranges: message not readable, or no room for it (they are recorded)",

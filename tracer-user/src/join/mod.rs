@@ -226,7 +226,7 @@ impl Joiner {
         let taken = process.shim_call(tid, call, flags);
         let unplaced = mem::take(&mut process.waiting_calls.unplaced);
         self.counts.unplaced += unplaced;
-        self.counts.foreign += u64::from(!taken);
+        self.counts.misattributed += u64::from(!taken);
     }
 
     /// To be called when the shims' frames have been taken. If calls of a shim have no request yet, this makes one,
@@ -336,7 +336,7 @@ impl Joiner {
     ) -> Result<(), SinkError> {
         let (process, mut output) = self.joined(pid);
         let named = process.named(caller);
-        output.counts.foreign += u64::from(named != caller);
+        output.counts.misattributed += u64::from(named != caller);
         let operation = process.operation(sequence, &mut output)?;
         if owned || !operation.owned {
             operation.owned = owned;

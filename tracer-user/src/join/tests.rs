@@ -362,7 +362,7 @@ fn nobody_names_the_calls_of_another_process() {
         scene.link(HOSTILE, sequence, first_id(HOSTILE), operation);
         scene.complete(HOSTILE, sequence);
     }
-    assert_eq!(scene.joiner.counts().foreign, 2 * 4 + 2);
+    assert_eq!(scene.joiner.counts().misattributed, 2 * 4 + 2);
     let events = scene.finish();
     assert_eq!(events.len(), 4, "no call");
     let ids =

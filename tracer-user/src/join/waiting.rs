@@ -28,8 +28,8 @@ impl Waiter {
         begin_ns <= self.call.begin_ns && self.over_ns <= end_ns
     }
 
-    /// Takes a call around this one, which began at `begin_ns`: the innermost is the parent.
-    fn adopt(&mut self, id: u64, begin_ns: u64) {
+    /// Makes the call `id` the parent, if it began, at `begin_ns`, before this one and after the present parent.
+    fn offer_parent(&mut self, id: u64, begin_ns: u64) {
         if begin_ns <= self.call.begin_ns && begin_ns > self.parent_begin_ns {
             self.parent_begin_ns = begin_ns;
             self.call.parent_id = id;
@@ -79,7 +79,7 @@ impl WaitingCalls {
         };
         // The record of the call around it may have been read before: rings are read in turns.
         match known.probed_around(tid, call.begin_ns, waiter.over_ns) {
-            Some((id, begin_ns)) => waiter.adopt(id, begin_ns),
+            Some((id, begin_ns)) => waiter.offer_parent(id, begin_ns),
             None if call.parent_id == 0 && known.has_forgotten(tid, waiter.over_ns) => {
                 self.unplaced += 1;
             }
@@ -89,7 +89,8 @@ impl WaitingCalls {
         self.count += 1;
     }
 
-    /// A probed call has returned, or never will.
+    /// Offers a probed call as parent to the waiting calls inside of it: it has returned, or was open when the
+    /// recording ended. Other calls are ignored.
     pub fn returned(&mut self, call: &ApiRecord) {
         let end_ns = match call.header.flags {
             _ if self.count == 0 => return,
@@ -104,12 +105,12 @@ impl WaitingCalls {
                 break;
             }
             if waiter.is_inside(call.begin_ns, end_ns) {
-                waiter.adopt(call.correlation_id, call.begin_ns);
+                waiter.offer_parent(call.correlation_id, call.begin_ns);
             }
         }
     }
 
-    /// Whether so many calls wait that [`WaitingCalls::settled`] must be called for all of them.
+    /// Whether [`MOST`] calls wait: then the caller must take all of them, by [`WaitingCalls::settled`].
     pub fn is_full(&self) -> bool {
         self.count >= MOST
     }
@@ -120,14 +121,14 @@ impl WaitingCalls {
             && self.threads.values().any(|waiters| waiters.back().is_some_and(|w| w.request == 0))
     }
 
-    /// Tells the calls that have no request yet which probed calls are open around them, from `open`, which returns
-    /// those of a thread. A probed call that `open` does not return has returned before the request that is made next.
+    /// For each thread that has calls without a request: asks `open` for the thread's open probed calls, and offers
+    /// these as parents. A probed call that `open` does not return has returned before the request that is made next.
     pub fn open_around(&mut self, mut open: impl FnMut(u32) -> Vec<ApiRecord>) {
         for (&tid, waiters) in &mut self.threads {
             let first = without_request(waiters);
             let open = if first < waiters.len() { open(tid) } else { Vec::new() };
             for waiter in waiters.range_mut(first..) {
-                open.iter().for_each(|f| waiter.adopt(f.correlation_id, f.begin_ns));
+                open.iter().for_each(|f| waiter.offer_parent(f.correlation_id, f.begin_ns));
             }
         }
     }
@@ -140,7 +141,7 @@ impl WaitingCalls {
         }
     }
 
-    /// The calls whose requests are answered, up to `answered`; all calls for `u64::MAX`.
+    /// Removes and returns the calls whose requests are answered, up to `answered`; all calls for `u64::MAX`.
     pub fn settled(&mut self, answered: u64) -> Vec<ApiRecord> {
         let mut settled = Vec::new();
         if self.count == 0 {

@@ -12,8 +12,11 @@
 //!   source that has not), and in `tracer_records::model` how a record is marked whose times are estimates;
 //! * where it needs probes: `tracer_common::bpf`, `tracer-ebpf`, `record/select.rs`; where it needs rights:
 //!   `privileges.rs` and docs/security.md;
-//! * for `roctap doctor`: `record/prospect.rs`; in `record/outcome.rs` the name of its share of the kernels; and a line
-//!   of docs/attach.md.
+//! * in `join/counts.rs` what is counted of it, in `record/outcome.rs` the name of its share of the kernels; for `roctap
+//!   doctor`: `doctor.rs`; and a line of docs/attach.md.
+//!
+//! An operation is known by its process and a number. The shim gives its own; what is seen from outside has the highest
+//! bit set (`outside`); a source that knows of times alone has to find the number of what they are of.
 //!
 //! Traces name a process's source `gpu_tier`.
 
@@ -151,6 +154,14 @@ impl GpuSource {
             | Self::Tables
             | Self::Unused
             | Self::Forked => false,
+        }
+    }
+
+    /// Whether a shim tells of the process's GPU work, or is about to.
+    pub fn is_shim(&self) -> bool {
+        match self {
+            Self::AtStart | Self::Waiting | Self::Held(_) | Self::Tables | Self::Unused => true,
+            Self::Off | Self::Forked | Self::Uprobes(_) => false,
         }
     }
 

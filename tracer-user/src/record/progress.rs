@@ -1,4 +1,7 @@
-//! The line that a terminal shows while recording.
+//! The line that a terminal shows while recording: numbers alone. Text that a process chose would have to be made
+//! harmless first, by [`crate::shown`], whose lints do not see what is shown here.
+//!
+//! A view of the events themselves is a sink around the trace's: `session/recorder.rs` says where.
 
 use std::{
     cell::Cell,

@@ -29,7 +29,7 @@ use crate::{
 
 /// First operation id for functions that the operation table does not know: those of other
 /// releases. The table's own ids stay below. Those of the runtimes' tables come first, by slot.
-const FIRST_FOREIGN_ID: u16 = 0x8000;
+const FIRST_UNLISTED_ID: u16 = 0x8000;
 
 /// Functions of the HSA runtime by which programs ring doorbells.
 const DOORBELLS: [&str; 2] = ["hsa_signal_store_relaxed", "hsa_signal_store_screlease"];
@@ -96,7 +96,8 @@ pub struct Selection {
     /// Whether processes may have the shim, which records calls.
     shim: bool,
     planner: Planner,
-    foreign: HashMap<(Domain, String), u16>,
+    /// The ids of functions that the operation table does not know.
+    unlisted: HashMap<(Domain, String), u16>,
 }
 
 /// Globs, and which of them have matched a name.
@@ -145,7 +146,7 @@ impl Selection {
             has_chosen: Cell::new(false),
             shim,
             planner: Planner::for_running_kernel(),
-            foreign: HashMap::new(),
+            unlisted: HashMap::new(),
         })
     }
 
@@ -359,18 +360,18 @@ impl Selection {
         if let Some(operation) = api::by_name(name).filter(|o| o.domain == domain) {
             return api::captured(operation);
         }
-        let next = FIRST_FOREIGN_ID.saturating_add((SLOT_COUNT + self.foreign.len()) as u16);
+        let next = FIRST_UNLISTED_ID.saturating_add((SLOT_COUNT + self.unlisted.len()) as u16);
         let runtime = Runtime::ALL.into_iter().find(|runtime| runtime.domain() == domain);
         let of_slot = runtime.and_then(|runtime| unknown_id(runtime, name));
-        let foreign = self.foreign.entry((domain, name.to_owned()));
-        let operation = *foreign.or_insert(of_slot.unwrap_or(next));
+        let unlisted = self.unlisted.entry((domain, name.to_owned()));
+        let operation = *unlisted.or_insert(of_slot.unwrap_or(next));
         let shim_calls = api::is_called_by_shim(name).into();
         Capture { domain: domain.0 as u8, operation, shim_calls, ..Capture::default() }
     }
 
     /// Functions that got ids of their own: domain, id, name.
-    pub fn foreign(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
-        self.foreign.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
+    pub fn unlisted(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
+        self.unlisted.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
     }
 }
 
@@ -386,7 +387,7 @@ fn slot_of(runtime: Runtime, name: &str) -> Option<usize> {
 /// The operation id of a function in the runtimes' tables that the operation table does not know.
 fn unknown_id(runtime: Runtime, name: &str) -> Option<u16> {
     let slot = slot_of(runtime, name).filter(|_| api::by_name(name).is_none())?;
-    Some(FIRST_FOREIGN_ID + slot as u16)
+    Some(FIRST_UNLISTED_ID + slot as u16)
 }
 
 /// The record that the shim is to make of a function that the operation table does not know.

@@ -137,7 +137,9 @@ fn ids<T>(look: impl FnOnce(&mut Ids) -> T) -> Option<T> {
     if id.is_none() {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
-            log::warn(format_args!("streams of HIP are told no more: a thread left"))
+            log::warn(format_args!(
+                "streams of HIP are not reported any more: a thread has left while it looked one up"
+            ))
         });
     }
     id

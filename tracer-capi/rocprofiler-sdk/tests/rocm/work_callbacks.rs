@@ -105,7 +105,7 @@ fn rocm_a_callback_of_work_that_is_stuck() {
     let output = scene.there(command).output().expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    let said = "a callback of work of GPUs has not returned";
+    let said = "a callback of GPU work has not returned";
     assert_eq!(errors.matches(said).count(), 1, "{errors}");
     scene.outcome().expect_all_kernels();
 }

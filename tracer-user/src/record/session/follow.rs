@@ -20,11 +20,12 @@ use crate::{
     record::{gpu_source::GpuSource, pause::Pause, target::Planned},
 };
 
-/// The longest time that one scan looks for libraries before other work is done.
+/// After this time a scan begins with no further process: other work is to be done.
 const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// A traced process forked, executed a program, called ROCm for the first time, or loses its first thread.
+    /// Takes a record of BPF: a traced process has forked, has executed a program, has called ROCm for the first time,
+    /// or its first thread ends.
     pub(super) fn life(&mut self, life: &ProcessRecord) -> anyhow::Result<()> {
         match life.header.kind {
             kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
@@ -104,7 +105,7 @@ impl Session {
             Some(ahead_ns) if ahead_ns != 0 && ahead_ns != before => {
                 let seconds = ahead_ns as f64 / 1e9;
                 self.tell(&format!(
-                    "process {pid} has a time namespace, whose clock is {seconds:+.3} s off; its times are told by the machine's clock"
+                    "process {pid} has a time namespace, whose clock is {seconds:+.3} s off; its times are given by the machine's clock"
                 ));
             }
             Some(_) => {}
@@ -144,7 +145,7 @@ impl Session {
     /// Probes a child as its parent is probed. A failure concerns this child alone, which may be gone.
     fn follow_child(&mut self, born: &ProcessRecord) -> anyhow::Result<()> {
         let child = born.other_id;
-        // A process that started later than the child's birth has the number of a child that has ended.
+        // The child may have ended, and another process may have its number: that one started after the birth.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
         let subject = subject.map(Arc::new);
         // Stopped at once, so that it does not get far without probes.
@@ -171,7 +172,8 @@ impl Session {
             self.following.leaves(child, parent, self.probes.reader.ask());
             // The BPF programs have followed the child since its birth.
             self.probes.programs.forget(child);
-            // The child's shim may have written to a memory for a moment.
+            // The child has ended, but its shim may have written records into one of the shared memories: they are
+            // read.
             self.shims.look(|pid| pid == child);
             self.shims.drain(&mut self.recorder.joiner, |_, _| {})?;
             return Ok(());
@@ -203,7 +205,7 @@ impl Session {
             self.departed.was_late = true;
             self.following.was_late(late);
         } else if has_rocm && !(subject.is_alive() && discover::has_program(child)) {
-            // On its way out a process has no memory any more, and is not yet dead.
+            // A process that exits loses its program before it counts as dead: both are asked.
             self.departed.was_late = true;
             self.following.was_too_late();
         }
@@ -236,7 +238,7 @@ impl Session {
     }
 
     /// Looks for libraries that processes have mapped since the last scan, and retires processes that have ended.
-    /// Returns whether it got through all processes.
+    /// Returns whether it came to all processes, or was out of time before.
     pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
         self.replace_missing_shims();

@@ -190,7 +190,7 @@ impl Injections {
         Ok(())
     }
 
-    /// The messages that the threads have sent by now.
+    /// Takes at most one message of each thread, and removes the threads that are done.
     pub fn events(&mut self) -> Vec<(u32, Event)> {
         let (mut events, mut done) = (Vec::new(), Vec::new());
         for (&pid, running) in &self.running {
@@ -237,13 +237,13 @@ impl Injections {
         }
     }
 
-    /// Takes what was prepared by the threads that are still at work.
+    /// Takes what the main thread has prepared for the threads that are still at work.
     pub fn take_prepared(&mut self) -> Vec<(u32, Prepared)> {
         let running = self.running.iter_mut();
         running.filter_map(|(&pid, running)| Some((pid, running.prepared.take()?))).collect()
     }
 
-    /// Tells the shims that they will be read.
+    /// Updates the heartbeat in the prepared memories: their shims see that they will be read.
     pub fn beat(&self) {
         let prepared = self.running.values().filter_map(|running| running.prepared.as_ref());
         prepared.for_each(|prepared| prepared.connection.beat());
@@ -295,7 +295,7 @@ mod tests {
         answer.send(Ok(())).unwrap();
         let (pid, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
         assert!(pid == other.pid() && matches!(done.result, Ok(Outcome::Forked)));
-        // A failure is reported as one, and so is a program that was executed meanwhile.
+        // A failure reaches the main thread, and so does the time of an exec that happened meanwhile.
         let fail = |_: &Subject, main_thread: &MainThread| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
             main_thread.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 0 })?;
@@ -320,7 +320,8 @@ mod tests {
         }
     }
 
-    /// The shim may record already: its records are read, and it is told to stop as others are.
+    /// What was prepared for an injection that is not done is handed over when the recording ends: the shim may record
+    /// already.
     #[test]
     fn what_was_prepared_is_there_when_the_recording_ends() {
         let mut injections = Injections::default();

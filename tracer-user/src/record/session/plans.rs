@@ -123,7 +123,7 @@ impl Plans {
         for text in selected.redirections.notices(subject.pid()) {
             recorder.notice(&text);
         }
-        for (domain, operation, name) in self.selection.foreign() {
+        for (domain, operation, name) in self.selection.unlisted() {
             recorder.joiner.sink().operation(domain.0, operation.into(), name);
         }
         let path = library.path.display();

@@ -188,7 +188,7 @@ impl Session {
         self.recorder.joiner.thread(pid, tid);
         let target = self.processes.get(pid);
         let from_start = target.is_some_and(|target| target.is_recorded_from_start);
-        let is_beside_shim = target.is_some_and(|target| !target.gpu_source.may_be_outside());
+        let is_beside_shim = target.is_some_and(|target| target.gpu_source.is_shim());
         let subject = target.map(|target| Arc::clone(&target.subject));
         if !self.outside.knows(pid)
             && let Err(error) = self.outside.add(pid, subject, from_start)
