@@ -7,6 +7,7 @@ mod callbacks;
 mod caller;
 
 use core::ffi::CStr;
+use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -114,6 +115,11 @@ impl Client for Buffers {
 
     fn creates_thread<T>(&self, create: impl FnOnce() -> T) -> T {
         SDK.watchers.around(ROCPROFILER_LIBRARY, create)
+    }
+
+    fn waits_for(&self, (kind, services): (Kind, Services), whom: usize) -> bool {
+        let is_it = |buffer: &'static Buffer| ptr::from_ref(buffer).addr() == whom;
+        SDK.each(kind, services).any(|service| service.buffer().is_some_and(is_it))
     }
 
     fn is_wanted(&self) -> bool {

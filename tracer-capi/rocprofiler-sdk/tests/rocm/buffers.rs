@@ -32,6 +32,14 @@ fn rocm_policies_of_buffers_of_calls() {
     assert_eq!(discarded.calls.len() as u64 + discarded.dropped, outcome.calls.len() as u64);
 }
 
+/// What was launched before a flush is delivered by it, though callbacks take longer than GPUs are waited for.
+#[test]
+fn rocm_a_flush_waits_for_slow_callbacks_of_its_buffer() {
+    if let Some(scene) = scene() {
+        scene.run_client("flushes");
+    }
+}
+
 /// A process that exits waits for a callback, but not for ever.
 #[test]
 fn rocm_a_callback_that_does_not_return() {

@@ -65,6 +65,13 @@ impl<K: Copy + Ord, T> Backlog<K, T> {
         self.end
     }
 
+    /// Whether an operation that came before the one with the number `end` waits for something that `is_meant` holds for.
+    pub fn waits(&self, end: u64, mut is_meant: impl FnMut(K) -> bool) -> bool {
+        let first =
+            |queue: &VecDeque<(u64, T)>| queue.front().is_some_and(|&(number, _)| number < end);
+        self.queues.iter().any(|(&whom, queue)| first(queue) && is_meant(whom))
+    }
+
     /// The number of operations in it that came before the one with the number `end`.
     pub fn before(&self, end: u64) -> usize {
         let before =
@@ -108,6 +115,8 @@ mod tests {
         });
         assert_eq!(written, [11, 12, 10, 13]);
         assert_eq!([0, 1].map(|end| backlog.before(end)), [0, 1]);
+        assert_eq!([0, 1].map(|end| backlog.waits(end, |whom| whom == stuck)), [false, true]);
+        assert!(!backlog.waits(4, |whom| whom == both));
         // One lets go of what it had, the other one loses what it does not take, in the order in which it came.
         backlog.try_again(|item| (item != 12).then_some((stuck, item)));
         let mut waits = |item| backlog.add(busy, item);

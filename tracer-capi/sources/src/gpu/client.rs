@@ -32,6 +32,10 @@ pub trait Client: Sync + Sized + 'static {
     fn creates_thread<T>(&self, create: impl FnOnce() -> T) -> T {
         create()
     }
+    /// Whether records of this key wait for the buffer, or the pool, at the address `whom`.
+    fn waits_for(&self, _key: Self::BufferKey, _whom: usize) -> bool {
+        false
+    }
     /// Whether anything is wanted.
     fn is_wanted(&self) -> bool;
     /// The wanted records cannot be made.

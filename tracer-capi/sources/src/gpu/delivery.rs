@@ -31,9 +31,9 @@ use super::writing::Progress;
 const PAUSE: Duration = Duration::from_millis(1);
 /// The time that a drain waits for work that a GPU does not end, where the environment says nothing else.
 const DRAIN: Duration = Duration::from_secs(1);
-/// The time that the last drain waits, at least and at most.
+/// The limit of the last drain's wait, at least and at most.
 const LAST: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
-/// Between two looks while nothing is done.
+/// Between two looks while operations are under way and none has completed.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a thread that waits looks whether the delivering thread makes progress.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -77,8 +77,8 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    /// Starts the thread, unless there is one. Returns whether there is one. Does not wait long for another thread that
-    /// starts it.
+    /// Starts the thread, unless there is one. Returns whether there is one. Where another thread is just starting it,
+    /// waits for [`PATIENCE`] at most, and returns false then.
     pub(super) fn start(&'static self) -> bool {
         let worker = self.worker.get().or_else(|| {
             let _starts = self.starts.lock_for(PATIENCE.as_nanos() as u64)?;
@@ -119,7 +119,7 @@ impl<C: Client> Gpu<C> {
         ShimLoss::ALL.into_iter().zip(counts).filter(|&(_, count)| count > 0)
     }
 
-    /// There is something to do.
+    /// Wakes the thread if it sleeps.
     pub(super) fn wake(&self) {
         // Pairs with the fence in `run`: either the thread finds what was queued, or it is found asleep.
         fence(Ordering::SeqCst);
@@ -140,8 +140,8 @@ impl<C: Client> Gpu<C> {
 
     /// Waits until everything that has been enqueued until now is recorded, or a GPU has taken too long. Writing may
     /// wait for callbacks, so a thread that calls callbacks must not call this. The drain waits for the callback of
-    /// `whom` without a limit, for the callback of another one no longer than for a GPU, and as long for the delivering
-    /// thread while that does nothing.
+    /// `whom` as long as it takes, for the callback of another one a second at least and no longer than for a GPU, and as
+    /// long for the delivering thread while that does nothing.
     pub fn drain<W>(&self, whom: Option<&'static W>) {
         self.drain_until(whom, None);
     }
@@ -159,13 +159,13 @@ impl<C: Client> Gpu<C> {
             return 0;
         }
         tracer_hooks::collect();
-        let drain = Arc::new(Drain::new(until.is_some()));
+        let whom = whom.map_or(ptr::null(), |whom| ptr::from_ref(whom).cast::<()>());
+        let drain = Arc::new(Drain::new(until.is_some(), whom.addr()));
         if !self.events.push(Event::Drain(Arc::clone(&drain))) {
             return 0;
         }
         self.sleeps.store(false, Ordering::Relaxed);
         worker.unpark();
-        let whom = whom.map(|whom| ptr::from_ref(whom).cast::<()>());
         let patience_ns = (self.longest().max(DRAIN) + PATIENCE).as_nanos() as u64;
         let waits = || Waited::<{ 2 * PATIENCE.as_nanos() as u64 }>::since(sys::awake_ns());
         let (mut waited, mut idle, mut steps) = (waits(), waits(), self.progress.steps());
@@ -179,10 +179,10 @@ impl<C: Client> Gpu<C> {
                 idle = waits();
             }
             let waits_for = self.progress.waits_for();
-            let is_over = match whom {
-                Some(whom) if ptr::eq(whom, waits_for) => false,
-                Some(_) if !waits_for.is_null() => waited.look(now_ns) >= patience_ns,
-                _ => idle.look(now_ns) >= patience_ns,
+            let is_over = if whom.is_null() || waits_for.is_null() {
+                idle.look(now_ns) >= patience_ns
+            } else {
+                !ptr::eq(whom, waits_for) && waited.look(now_ns) >= patience_ns
             };
             if is_over || until.is_some_and(|until| Instant::now() >= until) {
                 drain.abandon();
@@ -206,12 +206,8 @@ impl<C: Client> Gpu<C> {
                 taken += 1;
                 self.progress.step();
                 if let Event::Drain(drain) = event {
-                    waiting.push(Waiting {
-                        drain,
-                        numbers: operations.awaited().collect(),
-                        behind: None,
-                        until: Instant::now() + self.longest(),
-                    });
+                    let (awaited, longest) = (operations.awaited().collect(), self.longest());
+                    waiting.push(Waiting::begin(drain, awaited, longest));
                 } else if let Some(done) = operations.take(event, now_ns) {
                     self.write(done, &operations, &mut backlog);
                 }
@@ -221,24 +217,7 @@ impl<C: Client> Gpu<C> {
             }
             backlog.try_again(|done| self.try_to_write(done, &operations));
             self.behind.store(backlog.len(), Ordering::Relaxed);
-            waiting.retain_mut(|Waiting { drain, numbers, behind, until }| {
-                numbers.retain(|&number| operations.is_awaited(number));
-                if numbers.is_empty() {
-                    let (end, before) = behind.get_or_insert((backlog.end(), usize::MAX));
-                    let left = backlog.before(*end);
-                    if left < replace(before, left) {
-                        // No GPU is waited for, and callbacks come back.
-                        *until = Instant::now() + self.longest();
-                    }
-                }
-                let is_written = matches!(behind, Some((_, 0)));
-                let is_over = is_written || Instant::now() >= *until;
-                if is_over {
-                    numbers.iter().for_each(|&number| operations.give_up(number));
-                    drain.ends(|| operations.unfinished());
-                }
-                !is_over
-            });
+            waiting.retain_mut(|one| !self.is_over(one, &mut operations, &backlog));
             if taken == AT_ONCE {
                 continue;
             }
@@ -255,6 +234,38 @@ impl<C: Client> Gpu<C> {
             }
             self.sleeps.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a drain is over: everything is written, or it has been waited for in vain.
+    fn is_over(
+        &self,
+        waiting: &mut Waiting,
+        operations: &mut Operations<C>,
+        backlog: &Backlog<C::BufferKey, CompletedWork<C>>,
+    ) -> bool {
+        let Waiting { drain, numbers, longest, behind, until } = waiting;
+        numbers.retain(|&number| operations.is_awaited(number));
+        if numbers.is_empty() {
+            // No GPU is waited for any more.
+            let (end, before) = behind.get_or_insert((backlog.end(), usize::MAX));
+            let left = backlog.before(*end);
+            let is_for_whom = backlog.waits(*end, |key| self.client.waits_for(key, drain.whom()));
+            if is_for_whom {
+                // Who waits sees that this thread works.
+                self.progress.step();
+            }
+            // Callbacks come back, or it is the one that is waited for as long as it takes.
+            if left < replace(before, left) || is_for_whom {
+                *until = Instant::now() + *longest;
+            }
+        }
+        let is_written = matches!(behind, Some((_, 0)));
+        let is_over = is_written || Instant::now() >= *until;
+        if is_over {
+            numbers.iter().for_each(|&number| operations.give_up(number));
+            drain.ends(|| operations.unfinished());
+        }
+        is_over
     }
 
     fn try_to_write(
@@ -278,14 +289,26 @@ impl<C: Client> Gpu<C> {
     }
 }
 
-/// A drain that waits, and its deadline.
+/// A drain that waits.
 struct Waiting {
     drain: Arc<Drain>,
+    /// The operations that are waited for.
     numbers: HashSet<u64>,
+    /// The time that a GPU, or a callback, may take.
+    longest: Duration,
     /// Once its operations are done: the end of the backlog then, and the number of operations in the backlog before
     /// that.
     behind: Option<(u64, usize)>,
     until: Instant,
+}
+
+impl Waiting {
+    /// The last drain of a process has its answer before whoever waits for it gives up.
+    fn begin(drain: Arc<Drain>, numbers: HashSet<u64>, longest: Duration) -> Self {
+        let most = if drain.is_last() { LAST.1 - 2 * PATIENCE } else { Duration::MAX };
+        let longest = longest.min(most);
+        Self { drain, numbers, longest, behind: None, until: Instant::now() + longest }
+    }
 }
 
 #[cfg(test)]

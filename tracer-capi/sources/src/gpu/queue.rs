@@ -121,6 +121,8 @@ pub struct Drain {
     /// Nobody waits after this drain, and its caller wants the number of operations that drains have ever waited for in
     /// vain.
     is_last: AtomicBool,
+    /// The address of the buffer, or of the pool, whose callback is waited for as long as it takes; 0 for none.
+    whom: usize,
     /// That number, once the drain is over.
     left: Mutex<Option<usize>>,
     over: Condvar,
@@ -128,8 +130,18 @@ pub struct Drain {
 
 impl Drain {
     /// Nobody has waited yet.
-    pub fn new(is_last: bool) -> Self {
-        Self { is_last: AtomicBool::new(is_last), ..Self::default() }
+    pub fn new(is_last: bool, whom: usize) -> Self {
+        Self { is_last: AtomicBool::new(is_last), whom, ..Self::default() }
+    }
+
+    /// Whether nobody waits after it.
+    pub fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::new`].
+    pub fn whom(&self) -> usize {
+        self.whom
     }
 
     /// Waits until the drain is over, or until a time. Returns the number of operations that were waited for in vain,
@@ -148,7 +160,7 @@ impl Drain {
 
     /// It is over.
     pub fn ends(&self, unfinished: impl FnOnce() -> usize) {
-        let left = if self.is_last.load(Ordering::Relaxed) { unfinished() } else { 0 };
+        let left = if self.is_last() { unfinished() } else { 0 };
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.over.notify_all();
     }
