@@ -22,20 +22,58 @@ pub const CLOSE_WAIT_NS: u64 = 500_000_000;
 /// Longest that the exit of the process is delayed.
 pub const EXIT_WAIT_NS: u64 = 100_000_000;
 
+/// Longest that the exit of the process waits for threads that hold the runtime.
+const HOLD_WAIT_NS: u64 = 2_000_000_000;
+
 /// A use of the runtime that [`keep`] began: one of our threads could have been inside when it shut down.
 static KEPT: Lock<Option<Hold>> = Lock::new(None);
 
 /// The process exits.
 static EXITS: AtomicBool = AtomicBool::new(false);
 
-/// The process exits: a thread that shuts the runtime down from now on is probably the last user.
+/// The number of threads in [`while_held`].
+static HOLDING: AtomicU32 = AtomicU32::new(0);
+
+/// The process exits: a thread that shuts the runtime down from now on is probably the last user. Waits for threads in
+/// [`while_held`]: behind this the runtime's own destructors run.
 pub fn begin_exit() {
-    EXITS.store(true, Ordering::Relaxed);
+    // Pairs with the addition in `while_held`: one of the two sees the other.
+    EXITS.store(true, Ordering::SeqCst);
+    let deadline = sys::awake_ns() + HOLD_WAIT_NS;
+    while HOLDING.load(Ordering::SeqCst) > 0 && sys::awake_ns() < deadline {
+        sys::sleep_ns(50_000);
+    }
 }
 
 /// Whether the process exits.
 pub fn exits() -> bool {
-    EXITS.load(Ordering::Relaxed)
+    EXITS.load(Ordering::SeqCst)
+}
+
+/// Begins a use of the runtime by `hold`, calls `meanwhile` with it, and ends it. The application may have ended its own
+/// last use just before: then `hold` initializes the runtime anew. None if the process exits, which waits for this else.
+pub fn while_held<T>(
+    hold: impl FnOnce() -> Option<Hold>,
+    meanwhile: impl FnOnce(Option<&Hold>) -> T,
+) -> Option<T> {
+    struct Holding;
+    impl Drop for Holding {
+        fn drop(&mut self) {
+            HOLDING.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    // Pairs with the store in `begin_exit`.
+    HOLDING.fetch_add(1, Ordering::SeqCst);
+    let _holding = Holding;
+    if exits() {
+        return None;
+    }
+    let held = hold();
+    let result = meanwhile(held.as_ref());
+    if let Some(held) = held {
+        one_user_less(move || held.end());
+    }
+    Some(result)
 }
 
 /// The number of threads that shut the runtime down now, or are about to.

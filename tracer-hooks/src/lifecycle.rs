@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::state;
 
-use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, begin_exit, forget, one_user_less};
+use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, begin_exit, forget, while_held};
 use crate::contained::contained;
 use crate::harvest::{IfTaken, WORK, collect_now};
 use crate::originals::Patched;
@@ -98,12 +98,9 @@ pub fn install(
                 _ => tables.is_open(),
             };
             // The runtime must not go while we learn what is in it.
-            let held = is_open.then(|| tables.hold(patched)).flatten();
-            let result = put_in_place(tables, sink, timing, held.as_ref());
-            if let Some(held) = held {
-                one_user_less(move || held.end());
-            }
-            result?;
+            let hold = || is_open.then(|| tables.hold(patched)).flatten();
+            let install = |held: Option<&Hold>| put_in_place(tables, sink, timing, held);
+            while_held(hold, install).ok_or(InstallError::Ended)??;
         }
     }
     STATE.call_worker();

@@ -4,13 +4,14 @@
 #![expect(unsafe_code, reason = "calls the runtime's functions, as a program does")]
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::loss::ShimLoss;
 
 use crate::abi::{Entry, SUCCESS, ShutDown, packet_type};
 use crate::bench::{Bench, Recorder, tables, until, value};
+use crate::closing;
 use crate::fake::{self, DRY, Fake, FakeQueue, Stop, StopPoint, handle, signal};
 use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
 use crate::lifecycle::{self, InstallError, Timing};
@@ -85,6 +86,27 @@ fn nobody_installs_while_another_thread_does() {
         stop.release();
         assert_eq!(first.join().expect("no panic"), Ok(()));
         assert_eq!(install(), Ok(()));
+    });
+}
+
+/// A thread of ours holds the runtime when the process exits, or is about to: behind that the runtime's destructors run.
+#[test]
+fn who_exits_waits_for_who_holds_the_runtime() {
+    static HOLDS: AtomicBool = AtomicBool::new(false);
+    static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+    alone("schedules::who_exits_waits_for_who_holds_the_runtime", || {
+        let hold = || {
+            HOLDS.store(true, Ordering::Release);
+            sys::sleep_ns(50_000_000);
+            None
+        };
+        let holds = move || closing::while_held(hold, |_| HAS_ENDED.store(true, Ordering::Release));
+        let holder = std::thread::spawn(holds);
+        until("it holds", || HOLDS.load(Ordering::Acquire));
+        closing::begin_exit();
+        assert!(HAS_ENDED.load(Ordering::Acquire));
+        assert_eq!(holder.join().expect("no panic"), Some(()));
+        assert_eq!(closing::while_held(|| panic!("the process exits"), |_| ()), None);
     });
 }
 
