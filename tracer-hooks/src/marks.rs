@@ -56,7 +56,7 @@ impl Watched {
     /// Whether a thread watches `signal`.
     pub fn is_watched(&self, signal: u64, now_ns: u64) -> bool {
         self.0.iter().any(|watch| {
-            // Pair with the exchange and the swap in `watch`, and with the store in `until`.
+            // Pair with the exchange and the swap in `watch`, and with the swap in `until`.
             watch.signal.load(Ordering::Acquire) == signal
                 && watch.until_ns.load(Ordering::Acquire) >= now_ns
         })
@@ -67,7 +67,8 @@ impl Watching<'_> {
     /// The thread watches the signal until `until_ns` from now on. False if its time was over and another
     /// thread has its place.
     pub fn until(&self, until_ns: u64) -> bool {
-        self.watch.until_ns.store(until_ns, Ordering::Release);
+        // An exchange, so that the loads behind it are not before it.
+        self.watch.until_ns.swap(until_ns, Ordering::AcqRel);
         self.watch.signal.load(Ordering::Acquire) == self.signal
     }
 }

@@ -35,7 +35,8 @@ const NAP_NS: (u64, u64) = (20_000, 500_000);
 const GRACE_NS: u64 = 50_000_000;
 /// Time that a thread waits for the application's signal itself before it looks around.
 const SLICE_NS: u64 = 1_000_000_000;
-/// After this time a waiting thread relays everything, in place of a worker that may have been stopped.
+/// Once a thread has waited this long, it relays on each look every completed entry that has an application's signal,
+/// in place of a worker that may have been stopped.
 const STAND_IN_NS: u64 = 5_000_000;
 /// Time that a thread spins before it looks around, and announces anew that it watches the signal.
 const SPINNING_NS: u64 = 5_000_000;
@@ -74,7 +75,9 @@ pub fn relay(state: &State, of: TrackKind, seen: &ReadEntry) -> bool {
             let until = now + SPINNING_NS + GRACE_NS;
             // So the worker does not use it again meanwhile: the runtime would complain on standard error of a
             // signal without times.
-            let _watching = state.watched.watch(seen.entry.signal, now, until);
+            let Some(_watching) = state.watched.watch(seen.entry.signal, now, until) else {
+                return false;
+            };
             if !seen.is_open() {
                 return false;
             }
@@ -254,7 +257,8 @@ impl Waiter {
                         return step;
                     }
                 }
-                // Spins until a packet is enqueued with an application's signal: it may be this one.
+                // No entry has this signal. Spins until a thread adds an entry with an application's signal, which may
+                // be this one, for a limited time.
                 None if self.wait.state == wait_state::ACTIVE => {
                     let until = self.elapsed_ns().saturating_add(SPINNING_NS);
                     self.spin_while(|waiter| {
@@ -273,7 +277,7 @@ impl Waiter {
         }
     }
 
-    /// The caller has slept.
+    /// To be called after each [`Step::Sleep`]: the caller no longer counts as one that sleeps.
     pub fn woke(&self) {
         self.state.pool.bells.sleep_ends();
     }

@@ -93,16 +93,17 @@ impl Current {
         }
     }
 
-    /// Uses `memory` from now on, unless there is one, or no memory to note it in. Returns whether it does.
-    pub fn put(&self, memory: SharedMemory) -> bool {
+    /// Uses `memory` from now on, unless there is one, or no memory to note it in. Returns whether it does; `before` is
+    /// called just before.
+    pub fn put(&self, memory: SharedMemory, before: impl FnOnce()) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         if !self.memory.load(Ordering::Acquire).is_null() {
             return false;
         }
-        let memory = sys::boxed(memory);
-        let put = memory.is_some();
-        self.memory.store(memory.map_or(ptr::null_mut(), Box::into_raw), Ordering::SeqCst);
-        put
+        let Some(memory) = sys::boxed(memory) else { return false };
+        before();
+        self.memory.store(Box::into_raw(memory), Ordering::SeqCst);
+        true
     }
 
     /// The calling process is a forked child, and the memory its parent's: it stays mapped, and nobody
@@ -189,8 +190,8 @@ mod tests {
                 })
                 .collect();
             for _ in 0..300 {
-                assert!(current.put(mapped(1)));
-                assert!(!current.put(mapped(1)), "there is one");
+                assert!(current.put(mapped(1), || {}));
+                assert!(!current.put(mapped(1), || {}), "there is one");
                 assert!(!current.take(|_| false), "not wanted");
                 while !current.take(|_| true) {}
             }
@@ -203,11 +204,11 @@ mod tests {
     #[test]
     fn a_thread_that_does_not_come_back_keeps_its_memory_and_nobody_elses() {
         let current = Current::new();
-        assert!(current.put(mapped(1)));
+        assert!(current.put(mapped(1), || {}));
         let pinned = current.get().expect("there");
         assert!(current.take(|_| true) && current.get().is_none());
         assert_eq!(pinned.rings(), 1, "still mapped");
-        assert!(current.put(mapped(2)));
+        assert!(current.put(mapped(2), || {}));
         assert_eq!(current.get().expect("there").rings(), 2);
         drop(pinned);
         assert!(current.take(|_| true));
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn a_forked_child_has_no_memory() {
         let current = Current::new();
-        assert!(current.put(mapped(1)));
+        assert!(current.put(mapped(1), || {}));
         current.leave();
         assert!(current.get().is_none() && current.take(|_| panic!("none")));
     }

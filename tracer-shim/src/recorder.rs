@@ -114,8 +114,7 @@ impl Recorder {
 
     /// Uses `memory` from now on, unless there is one already. Returns whether it does.
     pub fn connect(&self, memory: SharedMemory) -> bool {
-        rings::new_memory();
-        self.current.put(memory)
+        self.current.put(memory, rings::new_memory)
     }
 
     /// Gives the memory up; false when another thread is about to do so.
@@ -187,8 +186,9 @@ impl Recorder {
         taken
     }
 
-    /// Keeps frames until the ring has room, or counts one loss: there is no memory.
-    fn wait_for_room(&self, frames: Option<Vec<(u32, Vec<u64>)>>) {
+    /// Adds frames to the backlog, until the ring has room. Counts one loss if the heap has no room for them, or the
+    /// backlog takes no more.
+    fn put_off(&self, frames: Option<Vec<(u32, Vec<u64>)>>) {
         if !frames.is_some_and(|frames| self.backlog.push(frames)) {
             self.lost(ShimLoss::NO_MEMORY, 1);
         }
@@ -208,7 +208,8 @@ fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
     Some((kind, words))
 }
 
-/// Reports the call of HIP, which we record, that has enqueued an operation. False if there is no room.
+/// Writes a record that names the call of HIP in which this thread has enqueued the operation. False if the thread has
+/// no ring, or the ring is full.
 fn link(memory: &SharedMemory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
     let Launcher { correlation_id, operation } = launcher;
     let owned = u32::from(by == Enqueuer::Caller);
@@ -351,17 +352,17 @@ impl Sink for Recorder {
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
-        self.wait_for_room(symbol_frames(record, name));
+        self.put_off(symbol_frames(record, name));
     }
 
     fn agent(&self, record: Agent) {
         let agent = frame(kind::AGENT, &words::<AGENT_WORDS, _>(&record), &[]);
-        self.wait_for_room(agent.map(|frame| vec![frame]));
+        self.put_off(agent.map(|frame| vec![frame]));
     }
 
     fn queue(&self, record: Queue) {
         let queue = frame(kind::QUEUE, &words::<QUEUE_WORDS, _>(&record), &[]);
-        self.wait_for_room(queue.map(|frame| vec![frame]));
+        self.put_off(queue.map(|frame| vec![frame]));
     }
 
     fn lost(&self, cause: ShimLoss, count: u64) {
