@@ -3,8 +3,9 @@
 //!
 //! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports and traces
 //! take it from there; docs/architecture.md ("Losses") names it, and docs/losses.md says what to do. The hooks count
-//! one by `Sink::lost`, the rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. One of the shim's
-//! makes [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not know
+//! one by `Sink::lost`, and by `Sink::no_times` as well if it takes the times of an operation that was recorded; the
+//! rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. Where the hooks serve a client in the process,
+//! `tracer-capi/sources/src/gpu/sink.rs` names the causes that no operation tells of. One of the shim's makes [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not know
 //! the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
 //!
 //! The losses of `roctap` itself have their words where they are counted, by those who implement `Losses`
@@ -19,7 +20,7 @@ pub struct ShimLoss(pub u32);
 impl ShimLoss {
     /// A thread found no free ring: records lost.
     pub const NO_RING: Self = Self(0);
-    /// A dispatch went out without a signal of ours: the pool was empty.
+    /// An operation went out without a signal of ours: no more were free, or as many are under way as are looked after.
     pub const SIGNAL_POOL: Self = Self(1);
     /// Work was still running when the shim had to stop looking.
     pub const UNFINISHED: Self = Self(2);
@@ -51,8 +52,10 @@ impl ShimLoss {
     /// Nothing was recorded from some time on, since `roctap` did not run: the number of such times. If that was
     /// shorter than [`crate::shim::HEARTBEAT_GONE_NS`], recording goes on when `roctap` runs again.
     pub const UNREAD: Self = Self(15);
+    /// A packet kept its own signal, which is of a kind that cannot be replaced.
+    pub const SIGNAL_KIND: Self = Self(16);
     /// The number of causes.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -72,6 +75,7 @@ impl ShimLoss {
         Self::NO_MEMORY,
         Self::UNPUBLISHED,
         Self::UNREAD,
+        Self::SIGNAL_KIND,
     ];
 
     /// The description of a loss and its cause, for people.
@@ -79,6 +83,7 @@ impl ShimLoss {
         match self {
             Self::NO_RING => "shim records: no ring left for one more thread",
             Self::SIGNAL_POOL => "GPU operations: signal pool empty",
+            Self::SIGNAL_KIND => "GPU operations: without times, for the kind of their own signals",
             Self::UNFINISHED => "GPU operations: not finished when recording ended",
             Self::NO_TIMES => "GPU operations: completed without valid times",
             Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",

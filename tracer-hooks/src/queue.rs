@@ -576,16 +576,18 @@ impl Queue {
         entry: Entry,
     ) -> Result<(), ShimLoss> {
         let original = entry.original;
-        let replaceable = packets::may_replace(original);
+        if !packets::may_replace(original) {
+            return Err(ShimLoss::SIGNAL_KIND);
+        }
         // Threads may sleep on the application's signal. They are made to sleep on ours, so that has to raise
         // an interrupt too.
-        let rings = replaceable && packets::rings(original);
+        let rings = packets::rings(original);
         let bell = rings.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }
-        let signal = bell.or(producer.cache.last()).filter(|_| replaceable);
         let (at, _) = self.track.pushed();
+        let signal = bell.or(producer.cache.last());
         let tracked = signal.filter(|&signal| self.track.push(Entry { signal, ..entry }));
         let Some(signal) = tracked else {
             bell.map(|bell| context.pool.bells.give(bell));
