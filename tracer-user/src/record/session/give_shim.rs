@@ -160,11 +160,15 @@ impl Session {
                 return Ok(Some((subject, ended_early(pid))));
             }
             Err(_) if !discover::has_program(pid) => {
-                // Records that its shim wrote meanwhile are in the memory.
+                // Records that its shim wrote meanwhile are in the memory, and its answer may be.
                 let claimed = |prepared: &Prepared| prepared.connection.process().is_some();
                 let claimed = prepared.filter(claimed).map(|prepared| prepared.connection);
+                let status = claimed.as_ref().map(|connection| connection.attach_status());
                 claimed.into_iter().for_each(|connection| self.shims.add(connection));
-                GpuSource::Uprobes("it ended before its shim answered".to_owned())
+                match status {
+                    Some(attach_status::RECORDING) => GpuSource::Tables,
+                    _ => GpuSource::Uprobes("it ended before its shim answered".to_owned()),
+                }
             }
             Err(error) if self.shims.gpu() == Gpu::Auto => {
                 self.recorder.notice(&format!(
