@@ -12,8 +12,9 @@ use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained};
 use super::client::Client;
 use super::delivery::Gpu;
 
-/// The longest time in which a runtime that is in use can be held; one that takes longer is being initialized.
-const INITIALIZING: Duration = Duration::from_millis(100);
+/// A runtime that is in use is held within this time, unless the machine is busy. One that takes longer is taken for one
+/// that is being initialized, by the calling thread: this delays its begin.
+const INITIALIZING: Duration = Duration::from_millis(20);
 
 impl<C: Client> Gpu<C> {
     /// Records everything that is wanted from now on. Returns the runtime's tables, if they are patched. Where the
