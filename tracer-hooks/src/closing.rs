@@ -87,7 +87,7 @@ static WITHOUT_LOCK: AtomicBool = AtomicBool::new(false);
 pub fn without_lock(call: impl FnOnce()) {
     // Pairs with `Leaving`: one of the two sees the other.
     WITHOUT_LOCK.store(true, Ordering::SeqCst);
-    if LEAVING.load(Ordering::SeqCst) == 0 && STATE.phase.get().relays() {
+    if LEAVING.load(Ordering::SeqCst) == 0 && STATE.phase.get().may_call_runtime() {
         call();
     }
     // Pairs with the load in `Leaving::lock`: the runtime was left before.
@@ -139,7 +139,7 @@ impl Drop for Shutdown {
 /// we hold no lock meanwhile. From ROCm 7 on it destroys no signals then, and complains of those that are
 /// left: we destroy idle ones before.
 pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
-    if !STATE.phase.get().relays() {
+    if !STATE.phase.get().may_call_runtime() {
         return shut_down();
     }
     if !STATE.late.load(Ordering::Relaxed) {
@@ -244,7 +244,7 @@ fn closed() {
 /// in flight some time to complete, destroys our idle signals, and forgets the rest: nothing of the runtime
 /// may be used afterwards.
 pub fn close() {
-    if !STATE.phase.get().relays() {
+    if !STATE.phase.get().may_call_runtime() {
         return;
     }
     let leaving = Shutdown::begin();

@@ -97,8 +97,8 @@ impl Copies {
         };
         // Under the lock: the thread that ends the recording empties the cache after this.
         context.recording()?;
-        let rings = amd.event_mailbox.load(Ordering::Relaxed) != 0;
-        let bell = rings.then(|| context.pool.bells.take()).flatten();
+        let interrupts = amd.event_mailbox.load(Ordering::Relaxed) != 0;
+        let bell = interrupts.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && cache.is_empty() {
             context.pool.take(&mut cache, || RUNTIME.create_signal());
         }

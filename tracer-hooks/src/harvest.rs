@@ -107,7 +107,7 @@ fn collect_uninterrupted(state: &'static State, sink: &dyn Sink, now_ns: u64, if
 pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
     for left in (0..LOOKS_FOR_OTHERS).rev() {
         // A thread that closes the runtime does so under the lock.
-        if state.collecting.is_asked() && state.phase.get().relays() {
+        if state.collecting.is_asked() && state.phase.get().may_call_runtime() {
             let round = work.round(state, HarvestExtent::Near);
             state.collected.fetch_add(round.chained, Ordering::Relaxed);
         }
@@ -251,8 +251,8 @@ impl Work {
             }
             tell_error(sink, clocks, &mut reported_ns);
             report(sink, entry, times);
-            let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
-            let watched = rings && state.watched.is_watched(entry.signal, now);
+            let interrupts = signal.event_mailbox.load(Ordering::Relaxed) != 0;
+            let watched = interrupts && state.watched.is_watched(entry.signal, now);
             put_away(state, entry.signal, watched, returned, resting);
             EntryFate::Done
         };

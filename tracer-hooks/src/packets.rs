@@ -38,7 +38,7 @@ pub fn dependencies(first: u64) -> Range<usize> {
 
 /// Whether the GPU raises an interrupt when it completes a signal of the application.
 #[inline]
-pub fn rings(original: u64) -> bool {
+pub fn raises_interrupt(original: u64) -> bool {
     view::signal(original).is_some_and(|s| s.event_mailbox.load(Ordering::Relaxed) != 0)
 }
 

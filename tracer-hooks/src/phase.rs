@@ -96,8 +96,8 @@ impl Phase {
         matches!(self, Self::Draining | Self::Settling)
     }
 
-    /// Whether completions of operations in flight are relayed.
-    pub const fn relays(self) -> bool {
+    /// The hooks are installed, or the process ends: our threads may look at what is in flight, and call the runtime.
+    pub const fn may_call_runtime(self) -> bool {
         self.is_installed() || matches!(self, Self::Ended)
     }
 }
@@ -105,7 +105,8 @@ impl Phase {
 /// The phase of the process. Every change goes through [`Machine::apply`].
 pub struct Machine(AtomicU32);
 
-// One comparison tells both phases in which doorbells are watched.
+// `watches_doorbells` tests both phases by one mask: their numbers differ in bit 0 alone. `named` takes a number as a
+// place in `ALL`.
 const _: () = {
     let (active, draining) = (Phase::Active as u32, Phase::Draining as u32);
     assert!(active | 1 == draining && active & 1 == 0);
@@ -152,31 +153,31 @@ impl Machine {
         Self::named(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether to record; what was prepared for the recording need not be visible.
+    /// Whether to record. Relaxed: what was prepared for the recording need not be visible.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Phase::Active as u32
     }
 
-    /// Whether to record; what was prepared for the recording is visible.
+    /// Whether to record. Acquire: what was prepared for the recording is visible.
     #[inline]
-    pub fn is_recording(&self) -> bool {
+    pub fn is_active_acquire(&self) -> bool {
         self.0.load(Ordering::Acquire) == Phase::Active as u32
     }
 
     /// Whether a thread that rings a doorbell must take the queue's lock. While nothing is recorded, this test is all
     /// that a doorbell costs.
     ///
-    /// Also while draining: a thread may still be instrumenting, and a doorbell that passed it by
-    /// would let the packet processor take the packet that it is at.
+    /// Also while draining: another thread may still be instrumenting a packet, and a doorbell that is rung without the
+    /// lock would let the packet processor take that packet.
     #[inline]
     pub fn watches_doorbells(&self) -> bool {
         self.0.load(Ordering::Relaxed) & !1 == Phase::Active as u32
     }
 
-    /// Whether something may be in flight that is looked after.
+    /// Whether operations may be in flight whose completions are relayed.
     #[inline]
-    pub fn looks_after(&self) -> bool {
+    pub fn relays(&self) -> bool {
         const PHASES: u32 = 1 << Phase::Active as u32
             | 1 << Phase::Draining as u32
             | 1 << Phase::Settling as u32
@@ -226,7 +227,7 @@ mod tests {
                 assert_eq!(applied, from.after(event).map(|_| from).ok_or(from));
                 assert_eq!(to, from.after(event).unwrap_or(from));
                 assert_eq!(machine.is_active(), to == Phase::Active);
-                assert_eq!(machine.is_recording(), to == Phase::Active);
+                assert_eq!(machine.is_active_acquire(), to == Phase::Active);
                 assert_eq!(machine.is_inert(), to == Phase::Inert);
                 let watched = matches!(to, Phase::Active | Phase::Draining);
                 assert_eq!(machine.watches_doorbells(), watched);

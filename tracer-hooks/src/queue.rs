@@ -152,7 +152,7 @@ impl Context<'_> {
     #[inline]
     pub fn recording(&self) -> Option<u32> {
         // `is_recording` has made the epoch of this recording visible.
-        self.phase.is_recording().then(|| self.epoch.load(Ordering::Acquire))
+        self.phase.is_active_acquire().then(|| self.epoch.load(Ordering::Acquire))
     }
 }
 
@@ -581,8 +581,8 @@ impl Queue {
         }
         // Threads may sleep on the application's signal. They are made to sleep on ours, so that has to raise
         // an interrupt too.
-        let rings = packets::rings(original);
-        let bell = rings.then(|| context.pool.bells.take()).flatten();
+        let interrupts = packets::raises_interrupt(original);
+        let bell = interrupts.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }

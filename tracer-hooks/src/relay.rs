@@ -57,11 +57,11 @@ pub fn completed(seen: &ReadEntry) -> Option<&'static AmdSignal> {
 }
 
 /// Relays an entry that has completed, unless another thread does or did. Returns whether this call has.
-pub fn relay(state: &State, of: TrackKind, seen: &ReadEntry) -> bool {
+pub fn relay(state: &State, kind: TrackKind, seen: &ReadEntry) -> bool {
     let Some(signal) = completed(seen) else { return false };
     let original = seen.entry.original;
     // Our signal is read before the claim: once the entry is claimed, the worker may use the signal again.
-    match of {
+    match kind {
         TrackKind::Queue => {
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
@@ -125,7 +125,7 @@ fn tracks(state: &'static State) -> impl Iterator<Item = (TrackKind, &'static Tr
 
 /// An entry of `original` that nobody has relayed.
 fn find(state: &'static State, original: u64) -> Option<(TrackKind, ReadEntry)> {
-    tracks(state).find_map(|(of, track)| Some((of, track.find(original)?)))
+    tracks(state).find_map(|(kind, track)| Some((kind, track.find(original)?)))
 }
 
 /// Something that cannot relay, as the GPU, is going to wait for `signals`: marks those that are in flight,
@@ -150,21 +150,21 @@ pub fn before_load(state: &'static State, original: u64) -> bool {
     });
     waits
         && state.relays()
-        && find(state, original).is_some_and(|(of, seen)| relay(state, of, &seen))
+        && find(state, original).is_some_and(|(kind, seen)| relay(state, kind, &seen))
 }
 
 /// Relays everything of `track` that has completed, since the worker may be busy elsewhere, or stopped.
-pub fn everything_of(state: &State, of: TrackKind, track: &Track) {
+pub fn everything_of(state: &State, kind: TrackKind, track: &Track) {
     if track.chained() {
         for seen in track.open().filter(|seen| seen.entry.original != 0) {
-            relay(state, of, &seen);
+            relay(state, kind, &seen);
         }
     }
 }
 
 /// As [`everything_of`], for all tracks: the signal that a thread waits for may depend on any of them.
 pub fn everything(state: &'static State) {
-    tracks(state).for_each(|(of, track)| everything_of(state, of, track));
+    tracks(state).for_each(|(kind, track)| everything_of(state, kind, track));
 }
 
 /// A wait of the application.
@@ -188,16 +188,16 @@ pub struct Waiter {
     original: &'static AmdSignal,
     state: &'static State,
     began_ns: u64,
-    after: Option<AwaitedEntry>,
+    awaited: Option<AwaitedEntry>,
     found: bool,
 }
 
 /// The entry whose completion a waiter waits for.
 struct AwaitedEntry {
-    of: TrackKind,
+    kind: TrackKind,
     seen: ReadEntry,
-    /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
-    /// that it can be slept on.
+    /// While the thread has this, and until the time that it has announced, the worker does not use the signal again: so
+    /// the thread may sleep on it. None if too many threads watch: the thread then naps.
     watching: Option<Watching<'static>>,
     /// When the thread last announced that it watches the signal.
     said_ns: u64,
@@ -224,7 +224,7 @@ impl Wait {
             signal.kind.load(Ordering::Relaxed) == signal_kind::USER && state.relays()
         })?;
         let began_ns = sys::now_ns();
-        Some(Waiter { wait: self, original, state, began_ns, after: None, found: false })
+        Some(Waiter { wait: self, original, state, began_ns, awaited: None, found: false })
     }
 }
 
@@ -237,21 +237,21 @@ impl Waiter {
     pub fn step(&mut self) -> Step {
         loop {
             if self.is_over() || !self.state.relays() {
-                self.after = None;
+                self.awaited = None;
                 return Step::Over(self.left_ns());
             }
             if self.elapsed_ns() > STAND_IN_NS {
                 everything(self.state);
             }
             let pushed = self.state.chained_ever();
-            if self.after.is_none() {
-                self.after = self.find();
+            if self.awaited.is_none() {
+                self.awaited = self.find();
             }
-            if let Some(after) = &self.after {
-                relay(self.state, after.of, &after.seen);
+            if let Some(awaited) = &self.awaited {
+                relay(self.state, awaited.kind, &awaited.seen);
             }
-            match &mut self.after {
-                Some(after) if !after.seen.is_open() => self.after = None,
+            match &mut self.awaited {
+                Some(awaited) if !awaited.seen.is_open() => self.awaited = None,
                 Some(_) => {
                     if let Some(step) = self.until_it_is_done() {
                         return step;
@@ -268,8 +268,8 @@ impl Waiter {
                 // A packet may get the signal while this thread sleeps. The worker relays it then.
                 None => {
                     self.state.needed.mark(self.wait.signal);
-                    self.after = self.find();
-                    if self.after.is_none() {
+                    self.awaited = self.find();
+                    if self.awaited.is_none() {
                         return Step::Itself(self.left_ns().min(SLICE_NS));
                     }
                 }
@@ -288,12 +288,12 @@ impl Waiter {
     }
 
     fn find(&mut self) -> Option<AwaitedEntry> {
-        let (of, seen) = find(self.state, self.wait.signal)?;
+        let (kind, seen) = find(self.state, self.wait.signal)?;
         self.found = true;
         let now = sys::now_ns();
         let until = now + SPINNING_NS + GRACE_NS;
         let watching = self.state.watched.watch(seen.entry.signal, now, until);
-        Some(AwaitedEntry { of, seen, watching, said_ns: now })
+        Some(AwaitedEntry { kind, seen, watching, said_ns: now })
     }
 
     fn elapsed_ns(&self) -> u64 {
@@ -319,15 +319,15 @@ impl Waiter {
         }
     }
 
-    /// Waits for the entry of `after`; the worker relays others of the same signal meanwhile. Spins, and
+    /// Waits for the entry that is awaited; the worker relays others of the same signal meanwhile. Spins, and
     /// returns `None` when the caller is to look around again; or returns how the caller is to sleep.
     fn until_it_is_done(&mut self) -> Option<Step> {
         let elapsed = self.elapsed_ns();
         let now = self.began_ns + elapsed;
-        let AwaitedEntry { seen, watching, said_ns, .. } = self.after.as_mut()?;
-        let rings = view::signal(seen.entry.signal)
+        let AwaitedEntry { seen, watching, said_ns, .. } = self.awaited.as_mut()?;
+        let interrupts = view::signal(seen.entry.signal)
             .is_some_and(|signal| signal.event_mailbox.load(Ordering::Relaxed) != 0);
-        if self.wait.state == wait_state::ACTIVE || (!rings && elapsed < SPIN_NS) {
+        if self.wait.state == wait_state::ACTIVE || (!interrupts && elapsed < SPIN_NS) {
             if now.saturating_sub(*said_ns) > SPINNING_NS {
                 *said_ns = now;
                 if let Some(watching) = watching {
@@ -345,13 +345,13 @@ impl Waiter {
         }
         let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1);
         let bells = &self.state.pool.bells;
-        if rings {
+        if interrupts {
             bells.sleep_begins();
         }
-        let slept_on = rings
+        let slept_on = interrupts
             && watching.as_ref().is_some_and(|watching| watching.until(now + sleep + GRACE_NS))
             && seen.is_open();
-        if rings && !slept_on {
+        if interrupts && !slept_on {
             bells.sleep_ends();
         }
         let signal = seen.entry.signal;

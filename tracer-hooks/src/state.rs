@@ -182,7 +182,7 @@ impl State {
     /// Whether an operation may be in flight whose completion the thread that waits for it is to relay.
     #[inline]
     pub fn relays(&self) -> bool {
-        self.phase.looks_after()
+        self.phase.relays()
     }
 
     /// The number of operations ever enqueued.

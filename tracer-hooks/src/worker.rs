@@ -220,7 +220,7 @@ fn one_round(pace: &mut Pace) -> Pause {
             sink.called();
         }
     }
-    if !STATE.phase.get().relays() {
+    if !STATE.phase.get().may_call_runtime() {
         return without_runtime(pace, now);
     }
     // Acquire pairs with the addition in `State::urge`.
@@ -234,7 +234,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         return without_lock(pace, now);
     };
     // Asked again: the thread that closes the runtime does so under this lock.
-    if !STATE.phase.get().relays() {
+    if !STATE.phase.get().may_call_runtime() {
         drop(work);
         return without_runtime(pace, now);
     }
