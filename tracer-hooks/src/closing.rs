@@ -45,6 +45,17 @@ pub fn begin_exit() {
     }
 }
 
+/// A forked child has none of the threads that its parent has in [`while_held`].
+pub fn forked() {
+    HOLDING.store(0, Ordering::SeqCst);
+}
+
+/// The number of threads in [`while_held`].
+#[cfg(test)]
+pub fn holders() -> u32 {
+    HOLDING.load(Ordering::SeqCst)
+}
+
 /// Whether the process exits.
 pub fn exits() -> bool {
     EXITS.load(Ordering::SeqCst)

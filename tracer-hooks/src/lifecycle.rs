@@ -16,7 +16,7 @@ use crate::runtime::{Hold, RUNTIME, Tables, Unsupported};
 use crate::sink::{AtFork, Sink};
 use crate::state::{STATE, sleep};
 use crate::track::HarvestExtent;
-use crate::{calls, patch, sys, worker};
+use crate::{calls, closing, patch, sys, worker};
 
 /// When the tables are patched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,6 +279,7 @@ pub fn finish() {
 /// In a forked child there is no worker, and a runtime that is open is the parent's.
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
+    closing::forked();
     // Before anything was installed it is not known whether the runtime is open: it counts as open.
     let runtime = match STATE.phase.apply(Event::Fork) {
         Ok(Phase::Closed) => AtFork::Closed,

@@ -95,6 +95,7 @@ fn who_exits_waits_for_who_holds_the_runtime() {
     static HOLDS: AtomicBool = AtomicBool::new(false);
     static HAS_ENDED: AtomicBool = AtomicBool::new(false);
     alone("schedules::who_exits_waits_for_who_holds_the_runtime", || {
+        let _bench = Bench::new();
         let hold = || {
             HOLDS.store(true, Ordering::Release);
             sys::sleep_ns(50_000_000);
@@ -103,6 +104,17 @@ fn who_exits_waits_for_who_holds_the_runtime() {
         let holds = move || closing::while_held(hold, |_| HAS_ENDED.store(true, Ordering::Release));
         let holder = std::thread::spawn(holds);
         until("it holds", || HOLDS.load(Ordering::Acquire));
+        // A forked child has not that thread: its exit waits for nobody.
+        // SAFETY: the child ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe { libc::_exit(closing::holders() as c_int) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "it has such threads");
         closing::begin_exit();
         assert!(HAS_ENDED.load(Ordering::Acquire));
         assert_eq!(holder.join().expect("no panic"), Some(()));
